@@ -1,0 +1,1 @@
+"""sc2gym: a Gymnasium environment over recorded StarCraft II games."""

@@ -1,0 +1,1 @@
+"""The compiled core: bytes in, contiguous arrays out."""
