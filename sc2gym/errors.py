@@ -64,3 +64,20 @@ class RecordingError(SC2GymError):
 
 class CheckpointError(SC2GymError):
     """A checkpoint is damaged, foreign, too new, or does not fit what it is loaded into."""
+
+
+class CorruptMessageError(RecordingError):
+    """A message of the game is cut off, or its bytes are not what protobuf's format says.
+
+    Attributes:
+        offset: The byte in the message at which reading stopped.
+        what: The thing being read there and what is wrong with it.
+    """
+
+    def __init__(self, offset: int, what: str):
+        super().__init__(f"message byte {offset}: {what}")
+        self.offset = offset
+        self.what = what
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.offset, self.what)
