@@ -39,6 +39,10 @@ class GameDiedError(Exception):
     """The game is to end its process at once."""
 
 
+class EmptyAnswerError(Exception):
+    """The game is to answer with a message of no bytes."""
+
+
 class Game:
     """Answers requests as the game does, or misbehaves at the loop that the plan says.
 
@@ -84,7 +88,10 @@ class Game:
         response = sc2api.Response()
         if request.HasField("id"):
             response.id = request.id
-        wire = getattr(self, kind)(getattr(request, kind), response)
+        try:
+            wire = getattr(self, kind)(getattr(request, kind), response)
+        except EmptyAnswerError:
+            return b""
         response.status = self.status
         head: bytes = response.SerializeToString()
         return head + (wire or b"")
@@ -142,7 +149,7 @@ class Game:
         if self.misbehaves("error_at"):
             response.error.append("as planned")
         if self.misbehaves("empty_at"):
-            response.Clear()
+            raise EmptyAnswerError
         wire = (
             UNKNOWN_FIELD
             + world.observation(
