@@ -183,8 +183,8 @@ SCALARS = {
     "string": ("blob", np.int64),
     "bytes": ("blob", np.int64),
 }
-BLOB = np.dtype([("offset", np.int64), ("length", np.int64)])  # bytes of the message
-ROWS = np.dtype([("start", np.int64), ("count", np.int64)])  # rows of a table
+BLOB = np.dtype([("offset", np.int64), ("length", np.int64)], align=True)  # bytes of the message
+ROWS = np.dtype([("start", np.int64), ("count", np.int64)], align=True)  # rows of a table
 WIRES = {"int32": 0, "int64": 0, "bool": 0, "float": 5, "blob": 2, "message": 2, "optional": 2}
 NOT_A_WIRE = 8  # what an unknown field is expected as, so that it is always another
 

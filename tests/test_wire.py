@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import pickle
 import threading
@@ -407,9 +408,35 @@ def test_one_reader_at_a_time(data_dir: Path) -> None:
 
 
 def test_records_are_laid_out_as_c_does() -> None:
-    """Natural alignment, presence first; an absent enum is its first value."""
-    dtype = record_dtype("Unit")
-    assert dtype.isalignedstruct and dtype.names[0] == "has"
+    """Natural alignment, presence first; the compiled code's structs rely on it."""
+    for message in _parse(MESSAGES):
+        structure, dtype = c_structure(message), record_dtype(message)
+        assert ctypes.sizeof(structure) == dtype.itemsize
+        assert dtype.names[0] == "has"
+        for name in dtype.names:
+            assert getattr(structure, name).offset == dtype.fields[name][1], (message, name)
+
+
+def c_structure(message: str) -> type[ctypes.Structure]:
+    scalars = {
+        **{"int32": ctypes.c_int32, "enum": ctypes.c_int32, "uint32": ctypes.c_uint32},
+        **{"uint64": ctypes.c_uint64, "bool": ctypes.c_bool, "float": ctypes.c_float},
+        **{"string": Pair, "bytes": Pair},
+    }
+    columns: list[tuple[str, Any]] = [("has", ctypes.c_uint64)]
+    for f in _parse(MESSAGES)[message]:
+        if f.repeated or f.optional:
+            columns.append((f.name, Pair))
+        else:
+            columns.append((f.name, scalars.get(f.type) or c_structure(f.type)))
+    return type(message, (ctypes.Structure,), {"_fields_": columns})
+
+
+class Pair(ctypes.Structure):
+    _fields_ = (("first", ctypes.c_int64), ("second", ctypes.c_int64))
+
+
+def test_what_is_absent_is_zero_and_an_enum_its_first_value() -> None:
     assert blank_record("Unit")["display_type"] == 1
     assert blank_record("ActionError")["result"] == 1
     assert Schema("Point").tables[0].blank == bytes(24)

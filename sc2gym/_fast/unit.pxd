@@ -10,7 +10,7 @@ the lane did not expect); anything else is read again from the start, generally.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from sc2gym._fast.proto cimport Bytes, read_varint
+from sc2gym._fast.proto cimport Bytes
 
 cdef extern from *:
     int trailing_zeros "__builtin_ctzll"(unsigned long long) noexcept nogil
@@ -84,17 +84,21 @@ cdef inline uint16_t two_bytes(Bytes at) noexcept nogil:
 
 
 cdef inline Bytes int_field(Bytes at, uint32_t* value) noexcept nogil:
-    """NULL for what is no varint, here and below."""
-    cdef uint64_t wide
+    """Of at most two bytes, as all that occur; NULL for a longer one, here and below."""
     if at[0] < 0x80:
         value[0] = at[0]
         return at + 1
+    value[0] = at[0] & 0x7F | <uint32_t> at[1] << 7
     if at[1] < 0x80:
-        value[0] = at[0] & 0x7F | <uint32_t> at[1] << 7
         return at + 2
-    at = read_varint(at, at + 10, &wide)
-    value[0] = <uint32_t> wide
-    return at
+    return NULL
+
+
+cdef inline Bytes bool_field(Bytes at, uint8_t* value) noexcept nogil:
+    value[0] = at[0] != 0
+    if at[0] < 0x80:
+        return at + 1
+    return NULL
 
 
 cdef inline Bytes wide_field(Bytes at, uint64_t* value) noexcept nogil:
@@ -103,23 +107,13 @@ cdef inline Bytes wide_field(Bytes at, uint64_t* value) noexcept nogil:
     memcpy(&word, at, 8)
     last = ~word & 0x8080808080808080ULL
     if last == 0:
-        return read_varint(at, at + 10, value)
+        return NULL
     last &= -last           # the top bit of the last byte
     word &= (last - 1) & 0x7F7F7F7F7F7F7F7FULL
     word = word & 0x007F007F007F007FULL | (word & 0x7F007F007F007F00ULL) >> 1
     word = word & 0x00003FFF00003FFFULL | (word & 0x3FFF00003FFF0000ULL) >> 2
     value[0] = word & 0x0FFFFFFFULL | (word & 0x0FFFFFFF00000000ULL) >> 4
     return at + (trailing_zeros(last) + 1) // 8
-
-
-cdef inline Bytes bool_field(Bytes at, uint8_t* value) noexcept nogil:
-    cdef uint64_t wide
-    if at[0] < 0x80:
-        value[0] = at[0] != 0
-        return at + 1
-    at = read_varint(at, at + 10, &wide)
-    value[0] = wide != 0
-    return at
 
 
 cdef inline Bytes float_field(Bytes at, float* value) noexcept nogil:

@@ -51,26 +51,6 @@ FIELD = np.dtype([
     ("size", "i4"), ("message", "i4"), ("table", "i4"),
 ])
 
-cdef struct Field:
-    uint64_t bit            # in the record's `has`
-    uint64_t others         # bits of the other members of its oneof
-    int32_t kind
-    uint32_t wire
-    int32_t offset          # in the record
-    int32_t size            # of the value in the record
-    int32_t message         # what a message field holds
-    int32_t table           # where a repeated or optional field's rows go
-
-cdef struct Table:
-    char* data
-    int64_t count           # rows written
-    int64_t capacity
-    int64_t row             # bytes in a row
-    const char* blank       # a row in which nothing is set
-
-cdef enum Error:
-    NO_ERROR, BAD_TAG, BAD_VALUE, STRAY_END, TOO_DEEP, TOO_MANY
-
 assert FIELD.itemsize == sizeof(Field)
 
 ERRORS = {
@@ -80,20 +60,6 @@ ERRORS = {
     TOO_DEEP: f"messages nested more than {MAX_DEPTH} deep",
     TOO_MANY: "more rows than the table can take",
 }
-
-cdef struct State:
-    # One read: all that the functions below need, none of it a Python object.
-    const Field* fields     # (messages, FIELDS)
-    Table* tables
-    Bytes begin
-    Bytes end
-    int32_t unit            # the message that has a fast lane, -1 if none
-    void* decoder
-    Error error             # the first thing wrong, and where, in which message and field
-    Bytes error_at
-    int32_t error_message
-    uint32_t error_field
-
 
 cdef int fail(State* s, Error error, Bytes at, int32_t message, uint32_t tag) noexcept nogil:
     s.error, s.error_at, s.error_message, s.error_field = error, at, message, tag >> 3
@@ -321,16 +287,6 @@ cdef class Decoder:
     Not for two threads at a time.
     """
 
-    cdef readonly object schema
-    cdef object _fields         # keep alive what the pointers point to
-    cdef list _blanks
-    cdef list _storage
-    cdef set _bound
-    cdef State state
-    cdef Table* tables
-    cdef int num_tables
-    cdef bint _reading
-
     def __cinit__(self, schema, tables=None):
         cdef const uint8_t[::1] fields = schema.fields.view(np.uint8).reshape(-1)
         cdef const uint8_t[::1] blank
@@ -349,6 +305,8 @@ cdef class Decoder:
         self.state.decoder = <void*> self
         self.state.unit = schema.message("Unit")
         for index, table in enumerate(schema.tables):
+            if table.path == "observation.raw_data.units":
+                assert table.dtype.itemsize == sizeof(Unit)
             blank = np.frombuffer(table.blank, np.uint8)
             self._blanks.append(table.blank)
             self.tables[index].blank = <const char*> &blank[0]
