@@ -1,0 +1,133 @@
+"""`sc2gym info`: a table of replays."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..errors import SC2GymError
+from ..progress import clock, track
+
+DESCRIPTION = """
+Reads replays and says who played what on which map, who won, how long it took, under which
+version, and how many events the file has.
+"""
+EPILOG = """
+examples:
+  sc2gym info game.SC2Replay
+  sc2gym info ~/replays                         a folder, and those in it
+  sc2gym info "~/replays/2024-*" --json | jq .[].map
+
+A file that cannot be read is named on standard error with the reason, the others are listed
+all the same, and the exit status is 1.
+"""
+
+_COLUMNS = ("file", "map", "length", "version", "events", "player", "race", "mmr", "result")
+_TO_THE_RIGHT = {"length", "events", "mmr"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `sc2gym info`."""
+    parser.add_argument(
+        "replays",
+        nargs="+",
+        metavar="FILE|FOLDER",
+        help="replays, folders of replays (searched recursively), or glob patterns",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="a JSON array of objects instead of a table"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the table; 1 if a file could not be read."""
+    from ..library import find
+    from ..replay import Replay
+
+    found = find(arguments.replays)
+    facts, failures = [], 0
+    for source in track(found, "reading", unit="replays"):
+        try:
+            facts.append(describe(Replay.open(source)))
+        except (SC2GymError, OSError) as error:
+            failures += 1
+            reason = str(error) if str(source) in str(error) else f"{source}: {error}"
+            print(f"sc2gym: {reason}", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps(facts, indent=2))
+    elif facts:
+        print(format_table(_COLUMNS, [row for each in facts for row in _rows(each)]))
+    return 1 if failures else 0
+
+
+def describe(replay: Any) -> dict[str, Any]:
+    """What `--json` says about a replay: plain values that JSON can hold.
+
+    Raises:
+        ReplayError: An event stream cannot be read.
+    """
+    return {
+        "file": replay.name,
+        "map": replay.map_name,
+        "seconds": round(replay.game_loops / replay.loops_per_second, 2),
+        "game_loops": replay.game_loops,
+        "version": replay.version,
+        "base_build": replay.base_build,
+        "table_build": replay.table_build,
+        "events": {stream: replay.event_count(stream) for stream in ("game", "tracker", "message")},
+        "players": [
+            {
+                "player_id": player.player_id,
+                "name": player.name,
+                "clan": player.clan,
+                "race": player.race,
+                "team": player.team,
+                "mmr": player.mmr,
+                "apm": player.apm,
+                "is_ai": player.is_ai,
+                "result": player.result,
+            }
+            for player in replay.players
+        ],
+    }
+
+
+def _rows(facts: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    """A row for each player; what is the replay's own stands in the first alone."""
+    events = facts["events"]
+    own = (
+        facts["file"],
+        facts["map"],
+        clock(facts["seconds"]),
+        facts["version"],
+        f"{sum(events.values()):,}",
+    )
+    for player in facts["players"] or [None]:
+        if player is None:
+            yield (*own, "", "", "", "")
+        else:
+            mmr = "AI" if player["is_ai"] else str(player["mmr"] or "-")
+            name = f"[{player['clan']}] {player['name']}" if player["clan"] else player["name"]
+            yield (*own, name or "-", player["race"], mmr, player["result"])
+        own = ("",) * len(own)
+
+
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Text in columns under their names, two spaces apart."""
+    lines = [tuple(columns), *(tuple(map(_printable, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if name in _TO_THE_RIGHT else text.ljust(width)
+            for text, width, name in zip(line, widths, columns, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _printable(text: str) -> str:
+    """No control characters: a name in a file must not move a terminal's cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)
