@@ -15,6 +15,7 @@ __all__ = [
     "control_group",
     "leave",
     "player_stats",
+    "repeat",
     "selection",
     "tag",
     "unit_born",
@@ -24,6 +25,7 @@ __all__ = [
     "unit_owner_change",
     "unit_positions",
     "unit_type_change",
+    "update_target",
     "upgrade",
 ]
 
@@ -240,6 +242,16 @@ def command(
         m_otherUnit=None,
         m_unitGroup=None,
     )
+
+
+def repeat(loop: int, user: int, sequence: int) -> Event:
+    """The user's last command once more; `sequence` as of commands."""
+    return _game("CommandManagerState", loop, user, m_state=1, m_sequence=sequence)
+
+
+def update_target(loop: int, user: int, point: tuple[float, float]) -> Event:
+    """The user's last command has another point, in cells."""
+    return _game("CmdUpdateTargetPoint", loop, user, m_target=_point(*point))
 
 
 def selection(
