@@ -1,6 +1,6 @@
 """The state of a scripted match: units, money, fights, and the tracker events that tell of them.
 
-The world knows the rules and no plan; `sc2gym.testing.commander` plays it.
+The world knows the rules and no plan; `Commander` plays it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from sc2gym.testing import battlefield, events
-from sc2gym.testing.rules import KINDS, Kind, Share
+from sc2gym.testing import events
+from sc2gym.testing.match import battlefield
+from sc2gym.testing.match.battlefield import distance
+from sc2gym.testing.match.rules import KINDS, Kind, Share
 
 __all__ = ["TICK", "Side", "Unit", "World"]
 
@@ -163,7 +165,7 @@ class World:
             self.tracker.append(
                 events.unit_born(
                     self.loop, tag, name, player, *unit.cell,
-                    creator=creator and creator.tag, ability=ability,
+                    creator=creator.tag if creator else None, ability=ability,
                 )
             )  # fmt: skip
         return unit
@@ -190,7 +192,7 @@ class World:
             events.unit_died(
                 self.loop, unit.tag, *unit.cell,
                 killer=killer.tag if killer and told else None,
-                killer_player=killer and killer.player,
+                killer_player=killer.player if killer else None,
             )
         )  # fmt: skip
         if killer is None or unit.player == 0:
@@ -200,6 +202,15 @@ class World:
             self.sides[unit.player - 1].score[f"{resource}Lost{share}"] += amount
             if killer.player:
                 self.sides[killer.player - 1].score[f"{resource}Killed{share}"] += amount
+
+    def unless_dead(self, unit: Unit, action: Callable[[Unit], None]) -> Callable[[], None]:
+        """Something to do with a unit later, if it is still there then."""
+
+        def run() -> None:
+            if self.alive(unit):
+                action(unit)
+
+        return run
 
     def alive(self, unit: Unit) -> bool:
         """Whether this very unit is still there."""
@@ -292,8 +303,8 @@ class World:
         for side in self.sides:
             for number, base in enumerate(side.bases):
                 # As a base lists them, so that amounts and units go together.
-                places = {place: n for n, place in enumerate(base.minerals)}
-                side.field_units[number].sort(key=lambda unit, places=places: places[unit.at])
+                fields = {unit.at: unit for unit in side.field_units[number]}
+                side.field_units[number] = [fields[place] for place in base.minerals]
         for side in self.sides:
             x, y = side.bases[0].x, side.bases[0].y
             for name in BEACONS.split():
@@ -312,7 +323,8 @@ class World:
                 self.enter("Overlord", side.player, x + 4 * away, y + 4 * away)
             for n in range(12):
                 angle = math.radians((225 if side.number == 0 else 45) - 60 + n * 11)
-                self.enter(worker, side.player, x + 4 * math.cos(angle), y + 4 * math.sin(angle))
+                dx, dy = round(4 * math.cos(angle)), round(4 * math.sin(angle))
+                self.enter(worker, side.player, x + dx, y + dy)
         self.loop = 1
         self.report()
         self.loop = 0
@@ -321,16 +333,14 @@ class World:
         """A larva comes out of a hall."""
         away = 3 if hall.player == 1 else -3
         spread = self.rng.choice((-1, 0, 1))
-        self.enter(
-            "Larva", hall.player, hall.x + spread, hall.y - away, creator=hall, ability=""
-        )
+        self.enter("Larva", hall.player, hall.x + spread, hall.y - away, creator=hall, ability="")
 
     def hatch_larvae(self, hall: Unit) -> None:
         """Larvae come out of a hall for as long as it stands, while few are there."""
         if not self.alive(hall):
             return
         side = self.sides[hall.player - 1]
-        near = sum(math.dist(unit.at, hall.at) < 6 for unit in self.of(side, "Larva"))
+        near = sum(distance(unit.at, hall.at) < 6 for unit in self.of(side, "Larva"))
         if near < LARVA_MOST:
             self.larva(hall)
         self.after(LARVA_EVERY, lambda: self.hatch_larvae(hall))
@@ -339,13 +349,13 @@ class World:
         for unit in self.units.values():
             if unit.path:
                 self._walk(unit, unit.kind.speed * TICK)
-            elif unit.kind.role == "worker":
+            elif unit.kind.role == "worker" and not unit.busy:
                 self._mine(unit)
 
     def _walk(self, unit: Unit, reach: float) -> None:
         while unit.path and reach > 0:
             x, y = unit.path[0]
-            gap = math.dist(unit.at, (x, y))
+            gap = distance(unit.at, (x, y))
             if gap <= reach:
                 unit.x, unit.y = x, y
                 unit.path.pop(0)
@@ -423,9 +433,9 @@ class World:
     ) -> Iterator[tuple[Unit, Unit, float]]:
         where = np.array([u.at for u in attackers])
         goal = np.array([u.at for u in targets])
-        gaps: npt.NDArray[np.float64] = np.hypot(
-            where[:, None, 0] - goal[None, :, 0], where[:, None, 1] - goal[None, :, 1]
-        )
+        x = where[:, None, 0] - goal[None, :, 0]
+        y = where[:, None, 1] - goal[None, :, 1]
+        gaps: npt.NDArray[np.float64] = np.sqrt(x * x + y * y)
         less = {"army": 0.0, "worker": 1.5}
         wanted = gaps + np.array([less.get(u.kind.role, 4.0) for u in targets])
         choice = wanted.argmin(axis=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["NAME", "SIZE", "Base", "bases", "obstacles", "route"]
+__all__ = ["NAME", "SIZE", "Base", "Point", "bases", "distance", "obstacles", "route"]
 
 NAME = "Sable Crossing"
 SIZE = (144, 136)
@@ -53,6 +53,12 @@ class Base:
     y: float
     minerals: tuple[Point, ...]
     geysers: tuple[Point, ...]
+
+
+def distance(a: Point, b: Point) -> float:
+    """Between two points; unlike `math.dist`, to the last bit the same in every Python."""
+    x, y = a[0] - b[0], a[1] - b[1]
+    return math.sqrt(x * x + y * y)
 
 
 def _turned(point: Point) -> Point:
@@ -106,7 +112,7 @@ _POINTS, _LINKS = _graph()
 
 
 def _nearest(point: Point) -> str:
-    return min(_POINTS, key=lambda name: (math.dist(_POINTS[name], point), name))
+    return min(_POINTS, key=lambda name: (distance(_POINTS[name], point), name))
 
 
 def route(start: Point, end: Point) -> list[Point]:

@@ -9,14 +9,16 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from sc2gym.testing import battlefield, events
-from sc2gym.testing.commander import PLANS, Commander
+from sc2gym.testing import events
 from sc2gym.testing.lobby import PlayerSetup, describe
-from sc2gym.testing.rules import BUILD
-from sc2gym.testing.world import World
+from sc2gym.testing.match import battlefield
+from sc2gym.testing.match.commander import Commander
+from sc2gym.testing.match.plans import PLANS
+from sc2gym.testing.match.rules import BUILD
+from sc2gym.testing.match.world import World
 from sc2gym.testing.writer import write_replay
 
-__all__ = ["Match", "play"]
+__all__ = ["PLANS", "Match", "play", "replay"]
 
 GRACE = 40  # game loops between the loser's leaving and the end
 
