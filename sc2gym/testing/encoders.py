@@ -65,6 +65,10 @@ class _Encoder:
         kind, arguments = self._types[type_id]
         self._write[kind](value, *arguments)
 
+    def integer(self, value: int, bounds: Bounds) -> None:
+        """Write a number that no type stands for."""
+        self._write["_int"](value, bounds)
+
     def byte_align(self) -> None:
         """Fill the last byte with zero bits."""
 

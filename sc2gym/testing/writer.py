@@ -135,10 +135,11 @@ class ReplayWriter:
         encoder.instance(_var_uint32(event["_gameloop"] - loop & 0xFFFFFFFF), self._loops)
         if kind.users:
             user = event.get("_userid")
+            if isinstance(user, Mapping) and self._user is None:
+                user = user.get("m_userId")
             if self._user is None:
                 # The first tables leave this type unset; it was a bare number of five bits.
-                assert isinstance(encoder, BitPackedEncoder)
-                encoder._int(user, (0, 5))
+                encoder.integer(user, (0, 5))
             else:
                 encoder.instance({"m_userId": user} if isinstance(user, int) else user, self._user)
         number = event.get("_eventid", kind.names.get(event.get("_event", "")))
