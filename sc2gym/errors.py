@@ -40,11 +40,14 @@ class CorruptReplayError(ReplayError):
     def __init__(
         self, offset: int, what: str, *, member: str | None = None, name: str | None = None
     ):
-        where = f"{member or 'archive'}, byte {offset}"
-        super().__init__(f"{where}: {what}", name=name)
+        super().__init__(what, name=name)
         self.member = member
         self.offset = offset
         self.what = what
+
+    def __str__(self) -> str:
+        where = f"{self.member or 'archive'}, byte {self.offset}: {self.what}"
+        return f"{self.name}: {where}" if self.name else where
 
     def __reduce__(self) -> tuple[object, ...]:
         return _corrupt, (self.offset, self.what, self.member, self.name)

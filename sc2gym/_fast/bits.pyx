@@ -1,0 +1,630 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Both of s2protocol's encodings, read into columns or, for the small members, into objects.
+
+A type table is compiled (by `sc2gym.protocol`) to two flat arrays: nodes, one per type, and fields,
+the members of structs and choices. A *plan* is such a table for one event type, unrolled, in which
+every node may carry the byte of a record its value goes to. One walk serves everything: it steps
+over what has no destination and writes what has one.
+
+Checks are switched off for the file because no index comes from input: input bytes are read through
+`cursor.pxd` alone, nodes come from compiled tables, and rows of child tables are claimed in `claim`,
+which checks. Errors are codes on the cursor; `_raise` turns them into exceptions.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from sc2gym._fast.cursor cimport (
+    BAD_CHOICE, BAD_EVENT, BAD_MARKER, BAD_NUMBER, LEFT_OVER, TOO_DEEP, TRUNCATED, Cursor, bits_left,
+    byte_align, cursor_init, fail, read_bits, read_byte, read_length, read_vint, take_bytes,
+)
+
+import numpy as np
+
+from sc2gym.errors import CorruptReplayError
+
+cdef enum Kind:
+    INT = 0
+    BOOL = 1
+    BLOB = 2
+    ARRAY = 3
+    BITARRAY = 4
+    CHOICE = 5
+    STRUCT = 6
+    OPTIONAL = 7
+    FOURCC = 8
+    NOTHING = 9
+    REAL32 = 10
+    REAL64 = 11
+
+cdef enum:
+    MAX_DEPTH = 64      # real values nest 11 deep
+    MAX_EVENT_ID = 256
+
+# The marker byte that opens a value of each kind in the versioned encoding; 255: none.
+cdef uint8_t[12] MARKERS = [9, 6, 2, 0, 1, 3, 5, 4, 7, 255, 7, 8]
+
+KINDS = {
+    "_int": INT, "_bool": BOOL, "_blob": BLOB, "_array": ARRAY, "_bitarray": BITARRAY,
+    "_choice": CHOICE, "_struct": STRUCT, "_optional": OPTIONAL, "_fourcc": FOURCC,
+    "_null": NOTHING, "_real32": REAL32, "_real64": REAL64,
+}
+
+cdef packed struct Node:
+    int32_t kind
+    int32_t bits        # width of the number, length or tag in the bit-packed encoding
+    int64_t minimum     # added to it
+    int32_t child       # element of an array, content of an optional
+    int32_t first       # fields of a struct or choice: the first, and how many
+    int32_t count
+    int32_t dest        # byte of the record that the value goes to, -1: nowhere
+    int32_t table       # of an array: the child table its elements go to, -1: nowhere
+
+cdef packed struct Field:
+    int32_t tag
+    int32_t node
+
+NODE = np.dtype([("kind", "i4"), ("bits", "i4"), ("minimum", "i8"), ("child", "i4"), ("first", "i4"),
+                 ("count", "i4"), ("dest", "i4"), ("table", "i4")])
+FIELD = np.dtype([("tag", "i4"), ("node", "i4")])
+
+cdef struct Table:
+    char* base          # NULL while rows are only counted
+    size_t stride
+    size_t used
+    size_t size
+
+cdef struct Walk:
+    Cursor cursor
+    const Node* nodes
+    const Field* fields
+    Table* tables
+    bint versioned
+    int depth
+
+
+cdef inline size_t claim(Walk* w, int table, uint64_t count) noexcept nogil:
+    # Rows for `count` elements of a child table; the index of the first.
+    cdef Table* t = &w.tables[table]
+    cdef size_t start = t.used
+    if t.base != NULL and count > t.size - t.used:
+        fail(&w.cursor, TRUNCATED, 0)
+        return 0
+    t.used += count
+    return start
+
+
+cdef inline void put(char* row, int dest, int64_t value) noexcept nogil:
+    if row != NULL and dest >= 0:
+        memcpy(row + dest, &value, 8)
+
+
+cdef inline void put_pair(char* row, int dest, int64_t first, int64_t second) noexcept nogil:
+    put(row, dest, first)
+    if dest >= 0:
+        put(row, dest + 8, second)
+
+
+cdef void skip_value(Walk* w) noexcept nogil:
+    # A versioned value of a field the table does not know; its marker says how to step over it.
+    cdef Cursor* c = &w.cursor
+    cdef uint8_t marker = read_byte(c)
+    cdef uint64_t length
+    if w.depth >= MAX_DEPTH:
+        fail(c, TOO_DEEP, MAX_DEPTH)
+    if c.error:
+        return
+    w.depth += 1
+    if marker == 0:
+        length = read_length(c)
+        while length and not c.error:
+            skip_value(w)
+            length -= 1
+    elif marker == 1:
+        take_bytes(c, (<uint64_t>read_vint(c) + 7) >> 3)
+    elif marker == 2:
+        take_bytes(c, <uint64_t>read_vint(c))
+    elif marker == 3:
+        read_vint(c)
+        skip_value(w)
+    elif marker == 4:
+        if read_byte(c):
+            skip_value(w)
+    elif marker == 5:
+        length = read_length(c)
+        while length and not c.error:
+            read_vint(c)
+            skip_value(w)
+            length -= 1
+    elif marker == 6:
+        take_bytes(c, 1)
+    elif marker == 7:
+        take_bytes(c, 4)
+    elif marker == 8:
+        take_bytes(c, 8)
+    elif marker == 9:
+        read_vint(c)
+    else:
+        fail(c, BAD_MARKER, marker)
+    w.depth -= 1
+
+
+cdef inline const Field* find_field(
+    const Walk* w, const Node* node, int64_t tag, int expected
+) noexcept nogil:
+    # The field with this tag; fields mostly come in the table's order, so `expected` first.
+    cdef const Field* fields = w.fields + node.first
+    cdef int i
+    if expected < node.count and fields[expected].tag == tag:
+        return fields + expected
+    for i in range(node.count):
+        if fields[i].tag == tag:
+            return fields + i
+    return NULL
+
+
+cdef inline int64_t read_number(Walk* w, const Node* node) noexcept nogil:
+    # An integer, or the length or tag that begins another kind; wraps as two's complement,
+    # which the 64-bit types with a minimum of -2**63 rely on.
+    if w.versioned:
+        return read_vint(&w.cursor)
+    return <int64_t>(<uint64_t>node.minimum + read_bits(&w.cursor, node.bits))
+
+
+cdef inline void expect(Walk* w, const Node* node) noexcept nogil:
+    cdef uint8_t marker
+    if w.versioned and MARKERS[node.kind] != 255:
+        marker = read_byte(&w.cursor)
+        if marker != MARKERS[node.kind] and not w.cursor.error:
+            w.cursor.pos -= 1
+            fail(&w.cursor, BAD_MARKER, marker)
+
+
+cdef void walk(Walk* w, int index, char* row) noexcept nogil:
+    # Reads one value and puts it where its node says; `row` NULL reads without writing.
+    cdef Cursor* c = &w.cursor
+    cdef const Node* node = w.nodes + index
+    cdef const Field* field
+    cdef int64_t value, start
+    cdef uint64_t length, i
+    cdef Table* table
+    cdef float real
+    cdef double wide
+    if w.depth >= MAX_DEPTH:
+        fail(c, TOO_DEEP, MAX_DEPTH)
+    if c.error:
+        return
+    w.depth += 1
+    expect(w, node)
+    if node.kind == INT:
+        put(row, node.dest, read_number(w, node))
+    elif node.kind == BOOL:
+        value = read_byte(c) if w.versioned else read_bits(c, 1)
+        if row != NULL and node.dest >= 0:
+            row[node.dest] = value != 0
+    elif node.kind == STRUCT:
+        if w.versioned:
+            length = read_length(c)
+            for i in range(length):
+                value = read_vint(c)
+                field = find_field(w, node, value, <int>i)
+                if field != NULL:
+                    walk(w, field.node, row)
+                else:
+                    skip_value(w)
+                if c.error:
+                    break
+        else:
+            for i in range(<uint64_t>node.count):
+                walk(w, w.fields[node.first + i].node, row)
+                if c.error:
+                    break
+    elif node.kind == OPTIONAL:
+        value = read_byte(c) if w.versioned else read_bits(c, 1)
+        if row != NULL and node.dest >= 0:
+            row[node.dest] = value != 0
+        if value:
+            walk(w, node.child, row)
+    elif node.kind == CHOICE:
+        value = read_number(w, node)
+        put(row, node.dest, value)
+        field = find_field(w, node, value, <int>(value & 0x7FFF))
+        if field != NULL:
+            walk(w, field.node, row)
+        elif w.versioned:
+            skip_value(w)
+        else:
+            fail(c, BAD_CHOICE, value)
+    elif node.kind == BLOB:
+        value = read_number(w, node)
+        start = take_bytes(c, <uint64_t>value)
+        put_pair(row, node.dest, start, value)
+    elif node.kind == ARRAY:
+        if w.versioned:
+            length = read_length(c)
+        else:
+            length = <uint64_t>read_number(w, node)
+            if length > bits_left(c):
+                fail(c, TRUNCATED, length)
+        if not c.error:
+            table = NULL
+            if node.table >= 0:
+                table = &w.tables[node.table]
+                start = claim(w, node.table, length)
+                put_pair(row, node.dest, start, length)
+            for i in range(length):
+                if table == NULL or table.base == NULL:
+                    walk(w, node.child, NULL)
+                else:
+                    walk(w, node.child, table.base + (start + i) * table.stride)
+                if c.error:
+                    break
+    elif node.kind == BITARRAY:
+        value = read_number(w, node)
+        if w.versioned:
+            start = <int64_t>take_bytes(c, (<uint64_t>value + 7) >> 3) * 8
+        else:
+            start = <int64_t>(c.pos * 8 + c.bit)
+            if <uint64_t>value > bits_left(c):
+                fail(c, TRUNCATED, value)
+            else:
+                c.pos += (c.bit + value) >> 3
+                c.bit = (c.bit + value) & 7
+        put_pair(row, node.dest, start, value)
+    elif node.kind == FOURCC:
+        # Versioned: four bytes; bit-packed: the same, unaligned.
+        for i in range(4):
+            value = read_bits(c, 8)
+            if row != NULL and node.dest >= 0:
+                row[node.dest + i] = <char>value
+    elif node.kind == REAL32:
+        length = read_bits(c, 32)
+        i = 0
+        memcpy(&real, &length, 4)
+        wide = real
+        memcpy(&value, &wide, 8)
+        put(row, node.dest, value)
+    elif node.kind == REAL64:
+        put(row, node.dest, <int64_t>read_bits(c, 64))
+    w.depth -= 1
+
+
+cdef object _describe(Cursor* c, str what):
+    if c.error == TRUNCATED:
+        return f"{what}: the data ends before it does"
+    if c.error == BAD_MARKER:
+        return f"{what}: unexpected value marker {c.detail}"
+    if c.error == BAD_CHOICE:
+        return f"{what}: no alternative {c.detail}"
+    if c.error == BAD_EVENT:
+        return f"{what}: id {c.detail} is not in the type table"
+    if c.error == BAD_NUMBER:
+        return f"{what}: impossible number or length"
+    if c.error == LEFT_OVER:
+        return f"{what}: {c.detail} bytes left over"
+    return f"{what}: nested more than {MAX_DEPTH} deep"
+
+
+cdef int _raise(Cursor* c, str what) except -1:
+    raise CorruptReplayError(c.pos, _describe(c, what))
+
+
+cdef class Types:
+    """A compiled type table.
+
+    Args:
+        nodes: Structured array of dtype `NODE`, one per type.
+        fields: Structured array of dtype `FIELD`, the members of structs and choices.
+        names: The name of each field, in the order of `fields`.
+    """
+
+    cdef const Node[::1] nodes
+    cdef const Field[::1] fields
+    cdef readonly list names
+
+    def __cinit__(self, nodes, fields, list names):
+        self.nodes = nodes
+        self.fields = fields
+        self.names = names
+
+    cdef void _start(self, Walk* w, const uint8_t[::1] data, bint versioned) noexcept:
+        cursor_init(&w.cursor, &data[0] if data.shape[0] else NULL, data.shape[0])
+        w.nodes = &self.nodes[0]
+        w.fields = &self.fields[0] if self.fields.shape[0] else NULL
+        w.tables = NULL
+        w.versioned = versioned
+        w.depth = 0
+
+    def decode(self, const uint8_t[::1] data, int type_id, bint versioned, str what,
+               bint whole=True):
+        """Reads one value of type `type_id` as s2protocol's decoders would give it.
+
+        Structs are dicts, blobs bytes, bit arrays (length, int or bytes) tuples. With `whole`
+        the value must be all of the data: a type table that does not fit mostly shows in that.
+
+        Raises:
+            CorruptReplayError: with the offset.
+        """
+        cdef Walk w
+        self._start(&w, data, versioned)
+        value = self._object(&w, type_id)
+        byte_align(&w.cursor)
+        if not w.cursor.error and w.cursor.pos != w.cursor.size and whole:
+            fail(&w.cursor, LEFT_OVER, w.cursor.size - w.cursor.pos)
+        if w.cursor.error:
+            _raise(&w.cursor, what)
+        return value
+
+    cdef object _object(self, Walk* w, int index):
+        cdef Cursor* c = &w.cursor
+        cdef const Node* node = w.nodes + index
+        cdef const Field* field
+        cdef int64_t value
+        cdef uint64_t length, i
+        cdef size_t start
+        if w.depth >= MAX_DEPTH:
+            fail(c, TOO_DEEP, MAX_DEPTH)
+        if c.error:
+            return None
+        w.depth += 1
+        result = None
+        expect(w, node)
+        if node.kind == INT:
+            value = read_number(w, node)
+            result = <uint64_t>value if node.bits == 64 and node.minimum == 0 else value
+        elif node.kind == BOOL:
+            result = (read_byte(c) if w.versioned else read_bits(c, 1)) != 0
+        elif node.kind == STRUCT:
+            result = {}
+            length = read_length(c) if w.versioned else <uint64_t>node.count
+            for i in range(length):
+                if w.versioned:
+                    field = find_field(w, node, read_vint(c), <int>i)
+                else:
+                    field = w.fields + node.first + i
+                if c.error:
+                    break
+                if field == NULL:
+                    skip_value(w)
+                    continue
+                item = self._object(w, field.node)
+                name = self.names[field - w.fields]
+                if name != "__parent":
+                    result[name] = item
+                elif isinstance(item, dict):
+                    result.update(item)
+                else:
+                    result = item
+        elif node.kind == OPTIONAL:
+            if read_byte(c) if w.versioned else read_bits(c, 1):
+                result = self._object(w, node.child)
+        elif node.kind == CHOICE:
+            value = read_number(w, node)
+            field = find_field(w, node, value, <int>(value & 0x7FFF))
+            if field != NULL:
+                result = {self.names[field - w.fields]: self._object(w, field.node)}
+            elif w.versioned:
+                skip_value(w)
+                result = {}
+            else:
+                fail(c, BAD_CHOICE, value)
+        elif node.kind == BLOB:
+            length = <uint64_t>read_number(w, node)
+            start = take_bytes(c, length)
+            if not c.error:
+                result = (<const char*>c.data)[start:start + length]
+        elif node.kind == ARRAY:
+            length = read_length(c) if w.versioned else <uint64_t>read_number(w, node)
+            if length > bits_left(c):
+                fail(c, TRUNCATED, length)
+            result = []
+            while length and not c.error:
+                result.append(self._object(w, node.child))
+                length -= 1
+        elif node.kind == BITARRAY:
+            length = <uint64_t>read_number(w, node)
+            if w.versioned:
+                start = take_bytes(c, (length + 7) >> 3)
+                if not c.error:
+                    result = (length, (<const char*>c.data)[start:start + ((length + 7) >> 3)])
+            elif length > bits_left(c):
+                fail(c, TRUNCATED, length)
+            else:
+                number = 0
+                for i in range(length):
+                    number = number << 1 | read_bits(c, 1)
+                result = (length, number)
+        elif node.kind == FOURCC:
+            result = bytes([read_bits(c, 8) for _ in range(4)])
+            if not w.versioned:
+                result = result.decode("latin-1")
+        elif node.kind == REAL32:
+            result = np.uint32(read_bits(c, 32)).view(np.float32).item()
+        elif node.kind == REAL64:
+            result = np.uint64(read_bits(c, 64)).view(np.float64).item()
+        w.depth -= 1
+        return result
+
+    def index(self, const uint8_t[::1] data, bint versioned, event_types, int event_id_type,
+              int loop_type, int user_type, str what):
+        """Finds every event of a stream.
+
+        Args:
+            data: The unpacked member.
+            versioned: The encoding: versioned (tracker) or bit-packed (game, message).
+            event_types: {event id: type id}.
+            event_id_type, loop_type: Type ids of what stands before an event.
+            user_type: Likewise; -1 where the stream has no users.
+            what: The stream's name, for errors.
+
+        Returns:
+            Read-only (offset, game_loop, user, event_id): int64 bit offset of each event's struct,
+            int64 loop masked to 32 bits, int16 user, int16 event id.
+
+        Raises:
+            CorruptReplayError: with the offset, and the event id where it is at fault.
+        """
+        cdef Walk w
+        cdef Cursor* c = &w.cursor
+        cdef int16_t[MAX_EVENT_ID] types
+        cdef int i, event_id, type_id
+        cdef uint32_t loop = 0
+        cdef int user = -1
+        cdef size_t used = 0, size = 0, start = 0
+        cdef IndexRow* rows = NULL
+        cdef IndexRow* grown
+        for i in range(MAX_EVENT_ID):
+            types[i] = -1
+        for event, type_of in event_types.items():
+            if not 0 <= event < MAX_EVENT_ID:
+                raise ValueError(f"event id {event} in a type table")
+            types[event] = type_of
+        self._start(&w, data, versioned)
+        event_id = -1
+        with nogil:
+            while c.pos < c.size:
+                if used == size:
+                    size = size * 2 if size else 1024
+                    grown = <IndexRow*>realloc(rows, size * sizeof(IndexRow))
+                    if grown == NULL:
+                        break
+                    rows = grown
+                start = c.pos
+                event_id = -1
+                loop += <uint32_t>self._number(&w, loop_type)
+                if user_type >= 0:
+                    user = <int>self._number(&w, user_type)
+                event_id = <int>self._number(&w, event_id_type)
+                type_id = types[event_id] if 0 <= event_id < MAX_EVENT_ID else -1
+                if type_id < 0:
+                    fail(c, BAD_EVENT, event_id)
+                    break
+                rows[used].offset = <int64_t>(c.pos * 8 + c.bit)
+                rows[used].game_loop = loop
+                rows[used].user = user
+                rows[used].event_id = event_id
+                walk(&w, type_id, NULL)
+                if c.error:
+                    break
+                byte_align(c)
+                used += 1
+        try:
+            if size and grown == NULL:
+                raise MemoryError
+            if c.error:
+                if c.error == BAD_EVENT:
+                    c.pos = start
+                _raise(c, f"{what} event {used}" + (
+                    f" (id {event_id})" if event_id >= 0 and c.error != BAD_EVENT else ""))
+            table = np.empty(used, INDEX)
+            if used:
+                memcpy(<void*><size_t>table.ctypes.data, rows, used * sizeof(IndexRow))
+        finally:
+            free(rows)
+        table.flags.writeable = False
+        return table
+
+    cdef int64_t _number(self, Walk* w, int index) noexcept nogil:
+        # A number, or a struct or choice that holds a single one.
+        cdef const Node* node = w.nodes + index
+        cdef const Field* field
+        cdef int64_t value = 0
+        cdef int64_t length = 1
+        if w.cursor.error or w.depth >= MAX_DEPTH:
+            fail(&w.cursor, TOO_DEEP, MAX_DEPTH)
+            return 0
+        expect(w, node)
+        if node.kind == INT:
+            return read_number(w, node)
+        if node.kind == CHOICE:
+            value = read_number(w, node)
+            field = find_field(w, node, value, <int>(value & 0x7FFF))
+            if field == NULL:
+                fail(&w.cursor, BAD_CHOICE, value)
+                return 0
+            return self._number(w, field.node)
+        if node.kind == STRUCT and node.count == 1:
+            if w.versioned:
+                length = read_vint(&w.cursor)
+                read_vint(&w.cursor)
+                if length != 1:
+                    fail(&w.cursor, BAD_NUMBER, length)
+            w.depth += 1
+            value = self._number(w, w.fields[node.first].node)
+            w.depth -= 1
+            return value
+        fail(&w.cursor, BAD_NUMBER, node.kind)
+        return 0
+
+    def fill(self, const uint8_t[::1] data, bint versioned, const int64_t[::1] offsets,
+             records, list children, str what):
+        """Reads the events at `offsets` by node 0, one record each.
+
+        Args:
+            data: The unpacked member.
+            versioned: The encoding.
+            offsets: Bit offset of each event's struct, from `index`.
+            records: Structured array, one row per offset, filled with the nulls.
+            children: A record of nulls, shape (1,), for each child table.
+            what: The event's name, for errors.
+
+        Returns:
+            The filled child tables, in order.
+        """
+        cdef Walk w
+        cdef char[::1] view
+        cdef Py_ssize_t i
+        cdef size_t stride = records.dtype.itemsize
+        cdef Table[64] tables
+        if len(children) > 64:
+            raise ValueError("more than 64 repeated fields in one event")
+        if records.shape[0] != offsets.shape[0]:
+            raise ValueError("one record per offset")
+        self._start(&w, data, versioned)
+        for i in range(len(children)):
+            tables[i].base = NULL
+            tables[i].stride = children[i].dtype.itemsize
+            tables[i].used = 0
+            tables[i].size = 0
+        w.tables = tables
+        if children:
+            with nogil:
+                self._pass(&w, offsets, NULL, 0)
+            if w.cursor.error:
+                _raise(&w.cursor, what)
+        filled = []
+        for i in range(len(children)):
+            table = np.repeat(children[i], tables[i].used)
+            filled.append(table)
+            tables[i].base = <char*><size_t>table.ctypes.data
+            tables[i].size = tables[i].used
+            tables[i].used = 0
+        cdef char* base = <char*><size_t>records.ctypes.data
+        with nogil:
+            self._pass(&w, offsets, base, stride)
+        if w.cursor.error:
+            _raise(&w.cursor, what)
+        return filled
+
+    cdef void _pass(self, Walk* w, const int64_t[::1] offsets, char* base, size_t stride
+                    ) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(offsets.shape[0]):
+            if <uint64_t>offsets[i] > <uint64_t>w.cursor.size * 8:
+                fail(&w.cursor, TRUNCATED, 0)
+                return
+            w.cursor.pos = <size_t>(offsets[i] >> 3)
+            w.cursor.bit = offsets[i] & 7
+            walk(w, 0, base + i * stride if base != NULL else NULL)
+            if w.cursor.error:
+                return
+
+
+cdef packed struct IndexRow:
+    int64_t offset
+    int64_t game_loop
+    int16_t user
+    int16_t event_id
+
+INDEX = np.dtype([("offset", "i8"), ("game_loop", "i8"), ("user", "i2"), ("event_id", "i2")])

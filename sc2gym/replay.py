@@ -1,0 +1,514 @@
+"""A `.SC2Replay` file, decoded without the game."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sc2gym import columns, protocol
+from sc2gym.archive import Archive
+from sc2gym.errors import CorruptReplayError, ReplayError, UnsupportedReplayError
+from sc2gym.protocol import VERSIONED, BuildPolicy, EventTypes, Protocol, Stream
+
+_RESULTS = {1: "win", 2: "loss", 3: "tie"}
+
+# m_gameSpeed -> game loops a second. The tracker and game streams count 16 loops a game second;
+# a game second is shorter the faster the game is set, and ladder games are always Faster.
+_LOOPS_PER_SECOND = {0: 9.6, 1: 12.8, 2: 16.0, 3: 19.2, 4: 22.4}
+
+_RACES = {"Terr": "Terran", "Prot": "Protoss", "Zerg": "Zerg"}
+
+# The race names of details, which are in the language of whoever saved the file.
+_LOCAL_RACES = {
+    "terran": "Terran", "terraner": "Terran", "terrano": "Terran", "терран": "Terran",
+    "terranie": "Terran", "terranos": "Terran", "人类": "Terran", "人類": "Terran",
+    "테란": "Terran", "терраны": "Terran",
+    "protoss": "Protoss", "протосс": "Protoss", "protosi": "Protoss", "星灵": "Protoss",
+    "神族": "Protoss", "프로토스": "Protoss", "протоссы": "Protoss",
+    "zerg": "Zerg", "зерг": "Zerg", "zergi": "Zerg", "异虫": "Zerg", "蟲族": "Zerg",
+    "저그": "Zerg", "зерги": "Zerg", "zergs": "Zerg",
+}  # fmt: skip
+
+_CONTROL_COMPUTER = 3
+
+
+@dataclass(frozen=True)
+class Player:
+    """One playing side of a game.
+
+    Attributes:
+        player_id: As the tracker stream numbers players, from 1.
+        user_id: As the game stream numbers users; None for a computer player.
+        name: Without clan; empty in anonymised files.
+        clan: The clan tag, or empty.
+        race: "Terran", "Protoss" or "Zerg"; "Unknown" if the file does not say.
+        team: Team number.
+        color: (red, green, blue), each 0 to 255.
+        result: "win", "loss", "tie" or "undecided".
+        mmr: Match-making rating, None where the file has none.
+        apm: Actions a minute as the game counted them, likewise.
+        is_ai: Whether the computer plays it.
+    """
+
+    player_id: int
+    user_id: int | None
+    name: str
+    clan: str
+    race: str
+    team: int
+    color: tuple[int, int, int]
+    result: str
+    mmr: int | None
+    apm: float | None
+    is_ai: bool
+
+
+class Replay:
+    """One replay file. Members are unpacked and decoded when first asked for.
+
+    Args:
+        data: The file's bytes.
+        name: What errors and infos call it.
+        builds: "nearest" uses a neighbouring build's type table where the file's own build
+            has none or does not fit; "strict" raises instead. `table_builds` tells what was used.
+
+    Raises:
+        ReplayError: Not a replay, or a damaged one. So does every attribute, of what it reads.
+    """
+
+    def __init__(self, data: bytes, *, name: str = "<bytes>", builds: BuildPolicy = "nearest"):
+        if builds not in ("nearest", "strict"):
+            raise ValueError(f'builds must be "nearest" or "strict", not {builds!r}')
+        self.name = name
+        self.builds: BuildPolicy = builds
+        self.table_builds: dict[str, int] = {}
+        self._data = data
+        self._path: str | None = None
+        self._members: dict[str, bytes | None] = {}
+        self._streams: dict[Stream, tuple[Protocol, npt.NDArray[np.void]]] = {}
+        with self._named():
+            self._archive = Archive(data)
+            self.header = self._read_header()
+
+    @classmethod
+    def open(
+        cls,
+        source: str | PathLike[str] | bytes,
+        *,
+        builds: BuildPolicy = "nearest",
+        name: str | None = None,
+    ) -> Replay:
+        """Opens a file, or a file's bytes.
+
+        Raises:
+            ReplayError: The file cannot be read or is not a sound replay.
+        """
+        if isinstance(source, bytes):
+            return cls(source, name=name or "<bytes>", builds=builds)
+        path = fspath(source)
+        try:
+            data = Path(path).expanduser().read_bytes()
+        except OSError as error:
+            raise ReplayError(error.strerror or str(error), name=name or path) from error
+        replay = cls(data, name=name or path, builds=builds)
+        replay._path = path
+        return replay
+
+    def __repr__(self) -> str:
+        return f"Replay({self.name!r}, version={self.version!r}, game_loops={self.game_loops})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {"name": self.name, "builds": self.builds, "content_hash": self.content_hash}
+        return state | ({"path": self._path} if self._path else {"data": self._data})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        source: str | bytes = state.get("path") or state["data"]
+        opened = Replay.open(source, builds=state["builds"], name=state["name"])
+        if opened.content_hash != state["content_hash"]:
+            raise ReplayError("the file has changed since it was saved", name=state["name"])
+        self.__dict__ = opened.__dict__
+
+    # -- header ---------------------------------------------------------------------------
+
+    def _read_header(self) -> dict[str, Any]:
+        # Its layout is the same in every table, so the newest reads all.
+        newest = protocol.protocol(protocol.known_builds()[-1])
+        block = self._archive.user_data
+        header: dict[str, Any] = newest.types.decode(
+            block, newest.header_type, True, "header", whole=False
+        )
+        version = header.get("m_version")
+        fields = ("m_major", "m_minor", "m_revision", "m_build", "m_baseBuild")
+        if (
+            not isinstance(version, dict)
+            or not all(isinstance(version.get(field), int) for field in fields)
+            or not isinstance(header.get("m_elapsedGameLoops"), int)
+        ):
+            raise CorruptReplayError(0, "the header lacks the game's version or length")
+        return header
+
+    @property
+    def version(self) -> str:
+        """The game's version, such as "4.10.0.75689"."""
+        version = self.header["m_version"]
+        parts = ("m_major", "m_minor", "m_revision", "m_build")
+        return ".".join(str(version[part]) for part in parts)
+
+    @property
+    def build(self) -> int:
+        """The game's build."""
+        build: int = self.header["m_version"]["m_build"]
+        return build
+
+    @property
+    def base_build(self) -> int:
+        """The build whose data format the file has; type tables follow it."""
+        build: int = self.header["m_version"]["m_baseBuild"]
+        return build
+
+    @property
+    def game_loops(self) -> int:
+        """The game's length in game loops."""
+        loops: int = self.header["m_elapsedGameLoops"]
+        return loops
+
+    @cached_property
+    def content_hash(self) -> str:
+        """A digest of the file's bytes: 32 hexadecimal digits of BLAKE2b."""
+        return blake2b(self._data, digest_size=16).hexdigest()
+
+    # -- members --------------------------------------------------------------------------
+
+    def member(self, name: str) -> bytes | None:
+        """An archive member, unpacked and kept; None where there is none."""
+        if name not in self._members:
+            with self._named():
+                self._members[name] = self._archive.read_member(name)
+        return self._members[name]
+
+    def _named(self) -> _Named:
+        return _Named(self.name)
+
+    def _decode(self, member: str, type_name: str, versioned: bool) -> dict[str, Any]:
+        data = self.member(member) or self.member(f"{member}.backup")
+        if data is None:
+            raise UnsupportedReplayError(f"the archive has no {member}", name=self.name)
+        first: CorruptReplayError | None = None
+        with self._named():
+            for build in protocol.candidates(self.base_build, None, self.builds):
+                table = protocol.protocol(build)
+                try:
+                    value: dict[str, Any] = table.types.decode(
+                        data, getattr(table, type_name), versioned, member
+                    )
+                except CorruptReplayError as error:
+                    error.member = member
+                    first = first or error
+                else:
+                    self.table_builds[member] = build
+                    return value
+            raise self._no_table(first)
+
+    @cached_property
+    def details(self) -> dict[str, Any]:
+        """`replay.details` (or its backup), as s2protocol decodes it."""
+        return self._decode("replay.details", "details_type", True)
+
+    @cached_property
+    def init_data(self) -> dict[str, Any]:
+        """`replay.initData` (or its backup), as s2protocol decodes it."""
+        return self._decode("replay.initData", "init_data_type", False)
+
+    @cached_property
+    def metadata(self) -> dict[str, Any] | None:
+        """`replay.gamemetadata.json`, which exists from base build 44401."""
+        data = self.member("replay.gamemetadata.json")
+        if data is None:
+            return None
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            what = f"not JSON: {error}"
+            raise CorruptReplayError(
+                0, what, member="replay.gamemetadata.json", name=self.name
+            ) from error
+        return value if isinstance(value, dict) else None
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """`replay.attributes.events`, as s2protocol decodes it; empty where there is none."""
+        data = self.member("replay.attributes.events")
+        if not data:
+            return {}
+        with self._named():
+            return _read_attributes(data)
+
+    # -- who played where -----------------------------------------------------------------
+
+    @property
+    def loops_per_second(self) -> float:
+        """Game loops in a second of real time at the game's speed: 22.4 at Faster.
+
+        Before Legacy of the Void the game's own clock showed game seconds of 16 loops.
+        """
+        return _LOOPS_PER_SECOND.get(self.details.get("m_gameSpeed", 4), 22.4)
+
+    @property
+    def map_name(self) -> str:
+        """The map's title, in the language of whoever saved the file."""
+        return _text(self.details.get("m_title"))
+
+    @property
+    def map_size(self) -> tuple[int, int]:
+        """(width, height) of the whole map in cells; (0, 0) where no table reads the lobby."""
+        game = self._lobby("m_gameDescription")
+        return int(game.get("m_mapSizeX") or 0), int(game.get("m_mapSizeY") or 0)
+
+    @cached_property
+    def players(self) -> tuple[Player, ...]:
+        """The playing sides in order of their player ids; observers are not among them."""
+        rated = {
+            entry.get("PlayerID"): entry
+            for entry in (self.metadata or {}).get("Players") or []
+            if isinstance(entry, dict)
+        }
+        entries = list(enumerate(self.details.get("m_playerList") or [], start=1))
+        # A player who had left before the file was saved is marked as an observer too.
+        playing = [(i, e) for i, e in entries if not e.get("m_observe") or e.get("m_result")]
+        # Where all are on one team, as in maps with their own lobby, results tell who played.
+        decided = [(i, e) for i, e in playing if e.get("m_result") in _RESULTS]
+        if len({entry.get("m_teamId") for _, entry in playing}) == 1 and len(decided) > 1:
+            playing = decided
+        return tuple(self._player(i, entry, rated.get(i, {})) for i, entry in playing)
+
+    def _player(self, player_id: int, entry: dict[str, Any], rated: dict[str, Any]) -> Player:
+        slot = self._slot(player_id, entry)
+        is_ai = slot.get("m_control", entry.get("m_control")) == _CONTROL_COMPUTER
+        user_id = None if is_ai else slot.get("m_userId", player_id - 1)
+        user = self._user(user_id)
+        clan, _, name = _text(entry.get("m_name")).rpartition("<sp/>")
+        color = entry.get("m_color") or {}
+        return Player(
+            player_id=player_id,
+            user_id=user_id,
+            name=name,
+            clan=clan.replace("&lt;", "").replace("&gt;", ""),
+            race=_race(entry, rated),
+            team=int(entry.get("m_teamId") or 0),
+            color=(color.get("m_r", 0), color.get("m_g", 0), color.get("m_b", 0)),
+            result=_RESULTS.get(entry.get("m_result", 0), "undecided"),
+            mmr=_rating(rated.get("MMR"), user.get("m_scaledRating")),
+            apm=rated.get("APM"),
+            is_ai=is_ai,
+        )
+
+    def _slot(self, player_id: int, entry: dict[str, Any]) -> dict[str, Any]:
+        # Older files, and those of bots, have no slot ids; there slots are in players' order.
+        slots = self._lobby("m_lobbyState").get("m_slots") or []
+        slot_id = entry.get("m_workingSetSlotId")
+        if slot_id is None:
+            return slots[player_id - 1] if player_id <= len(slots) else {}
+        return next((s for s in slots if s.get("m_workingSetSlotId") == slot_id), {})
+
+    def _lobby(self, part: str) -> Any:
+        # A game is still of use where no type table reads its lobby.
+        try:
+            return self.init_data["m_syncLobbyState"][part]
+        except ReplayError:
+            return {}
+
+    def _user(self, user_id: int | None) -> dict[str, Any]:
+        users = self._lobby("m_userInitialData")
+        return users[user_id] if user_id is not None and 0 <= user_id < len(users) else {}
+
+    # -- events ---------------------------------------------------------------------------
+
+    def has_stream(self, stream: Stream) -> bool:
+        """Whether the file has the stream at all; tracker events exist from 2.0.8."""
+        return self.member(f"replay.{stream}.events") is not None
+
+    def _stream(self, stream: Stream) -> tuple[Protocol, npt.NDArray[np.void]]:
+        # The first table that reads the whole stream is the one.
+        if stream not in self._streams:
+            if stream not in protocol.STREAMS:
+                raise ValueError(f"stream must be one of {', '.join(protocol.STREAMS)}")
+            member = f"replay.{stream}.events"
+            data = self.member(member) or b""
+            first: CorruptReplayError | None = None
+            with self._named():
+                for build in protocol.candidates(self.base_build, stream, self.builds):
+                    table = protocol.protocol(build)
+                    if stream not in table.streams:
+                        continue
+                    types = table.streams[stream]
+                    try:
+                        index = table.types.index(
+                            data,
+                            stream in VERSIONED,
+                            types.types,
+                            types.event_id_type,
+                            table.loop_type,
+                            types.user_type,
+                            stream,
+                        )
+                    except CorruptReplayError as error:
+                        error.member = member
+                        first = first or error
+                        continue
+                    self._streams[stream] = table, index
+                    self.table_builds[member] = build
+                    break
+                else:
+                    raise self._no_table(first)
+        return self._streams[stream]
+
+    def _no_table(self, error: CorruptReplayError | None) -> ReplayError:
+        # Where the build has a table of its own, the file is at fault; else the table may be.
+        if error is not None and self.base_build in protocol.known_builds():
+            return error
+        return UnsupportedReplayError(
+            f"s2protocol has no type table for build {self.base_build}, and its neighbours' "
+            f"do not fit ({error})"
+        )
+
+    def event_counts(self, stream: Stream) -> dict[str, int]:
+        """How many events of each type the stream has, most first."""
+        table, index = self._stream(stream)
+        counts = np.bincount(index["event_id"], minlength=256)
+        named = {name: int(counts[i]) for name, i in table.streams[stream].ids.items() if counts[i]}
+        return dict(sorted(named.items(), key=lambda item: -item[1]))
+
+    def event_fields(self, stream: Stream, event: str) -> list[str]:
+        """The columns that an event type has in this replay's type table."""
+        table, _ = self._stream(stream)
+        return columns.column_paths(table, _type_id(table.streams[stream], event))
+
+    def choices(self, stream: Stream, event: str, path: str) -> dict[int, str]:
+        """{tag: name} of the alternatives of a choice such as Cmd's "m_data"."""
+        table, _ = self._stream(stream)
+        return columns.alternatives(table, _type_id(table.streams[stream], event), path)
+
+    def events(
+        self, stream: Stream, fields: Mapping[str, Sequence[str] | None]
+    ) -> dict[str, npt.NDArray[np.void]]:
+        """Events as columns.
+
+        Args:
+            stream: "game", "tracker" or "message".
+            fields: {event: columns}; None for all of its columns. Events go by s2protocol's
+                names without the frame: "Cmd" for NNet.Game.SCmdEvent. Columns are dotted
+                paths, see `sc2gym.columns`.
+
+        Returns:
+            {event: structured array, one row an event in stream order}. Before the columns
+            asked for stand `_gameloop` (int64, loops, masked to 32 bits; may step back), `_userid`
+            (int64, not in the tracker stream) and `_index` (int64, place in the stream).
+            A repeated field brings its child table, "Event.path". An event type that the
+            table has but the replay does not is an empty array. The arrays are new.
+
+        Raises:
+            CorruptReplayError: with member, offset and the event being read.
+            ValueError: An event or column that the type table does not have.
+        """
+        table, index = self._stream(stream)
+        types = table.streams[stream]
+        member = f"replay.{stream}.events"
+        data = self.member(member) or b""
+        users = types.user_type >= 0
+        leading = (("_gameloop", "i8"), *((("_userid", "i8"),) if users else ()), ("_index", "i8"))
+        found: dict[str, npt.NDArray[np.void]] = {}
+        event_ids = np.ascontiguousarray(index["event_id"])
+        for event, wanted in fields.items():
+            type_id = _type_id(types, event)
+            chosen = None if wanted is None else tuple(wanted)
+            plan = columns.plan(table.build, type_id, chosen, leading)
+            rows = np.flatnonzero(event_ids == types.ids[event])
+            records = np.repeat(plan.null, len(rows))
+            picked = index[rows]
+            records["_gameloop"] = picked["game_loop"]
+            records["_index"] = rows
+            if users:
+                records["_userid"] = picked["user"]
+            nulls = [null for _, null in plan.children]
+            offsets = np.ascontiguousarray(picked["offset"])
+            with self._named():
+                filled = plan.program.fill(
+                    data, stream in VERSIONED, offsets, records, nulls, f"{member}: {event}"
+                )
+            found[event] = records
+            for (path, _), child in zip(plan.children, filled, strict=True):
+                found[f"{event}.{path}"] = child
+        return found
+
+    def blob(self, stream: Stream, pair: Sequence[int]) -> bytes | None:
+        """The bytes that a blob column's (offset, length) stands for; None for null."""
+        offset, length = (int(number) for number in pair)
+        if offset < 0:
+            return None
+        return (self.member(f"replay.{stream}.events") or b"")[offset : offset + length]
+
+
+class _Named:
+    """Gives replay errors that pass through the name of the file."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ReplayError) and error.name is None:
+            error.name = self.name
+
+
+def _type_id(types: EventTypes, event: str) -> int:
+    try:
+        return types.types[types.ids[event]]
+    except KeyError:
+        raise ValueError(f"no event {event!r}; there are {', '.join(types.ids)}") from None
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+
+def _race(entry: dict[str, Any], extra: dict[str, Any]) -> str:
+    # The metadata's are four letters in English; details are in the saver's language.
+    assigned = _RACES.get(str(extra.get("AssignedRace")))
+    return assigned or _LOCAL_RACES.get(_text(entry.get("m_race")).lower(), "Unknown")
+
+
+def _rating(*candidates: object) -> int | None:
+    # Unrated players carry 0 or a large negative number.
+    return next((int(r) for r in candidates if isinstance(r, (int, float)) and r > 0), None)
+
+
+def _read_attributes(data: bytes) -> dict[str, Any]:
+    # Little-endian: source (from 1.2 on), map namespace, count, then 13 bytes an attribute.
+    size = len(data)
+    start = next((start for start in (9, 8) if size >= start and (size - start) % 13 == 0), None)
+    if start is None:
+        raise CorruptReplayError(size, "cut short", member="replay.attributes.events")
+    scopes: dict[int, dict[int, list[dict[str, Any]]]] = {}
+    for at in range(start, size, 13):
+        attribute = int.from_bytes(data[at + 4 : at + 8], "little")
+        value = {
+            "namespace": int.from_bytes(data[at : at + 4], "little"),
+            "attrid": attribute,
+            "value": data[at + 9 : at + 13][::-1].strip(b"\0"),
+        }
+        scopes.setdefault(data[at + 8], {}).setdefault(attribute, []).append(value)
+    return {
+        **({"source": data[0]} if start == 9 else {}),
+        "mapNamespace": int.from_bytes(data[start - 8 : start - 4], "little"),
+        "scopes": scopes,
+    }
