@@ -19,12 +19,22 @@ from typing import Any, NoReturn
 
 from .errors import SC2GymError
 
-#: Every subcommand: the module that has it, its functions' suffix there, and what it does.
-#: A module has `add_arguments(parser)` and `run(arguments) -> int`, with the suffix if any.
+#: Every subcommand: its module, its name there, and what it does. A module that is one command has
+#: `add_arguments(parser)` and `run(arguments) -> int`, else `add_NAME_arguments` and `run_NAME`.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "info": ("sc2gym.commands.info", "", "who played what where, and who won"),
     "play": ("sc2gym.commands.play", "", "watch a replay in a window, or make a GIF or MP4 of it"),
     "demo": ("sc2gym.commands.demo", "", "step 16 environments and show what they see"),
+    "record": (
+        "sc2gym.game.commands",
+        "record",
+        "have StarCraft II play replays and keep what it observes",
+    ),
+    "reencode": (
+        "sc2gym.game.commands",
+        "reencode",
+        "have StarCraft II write replays anew",
+    ),
 }
 
 _EXAMPLES = """
@@ -35,7 +45,7 @@ examples:
   sc2gym play game.SC2Replay --out game.gif
   sc2gym COMMAND --help                 more about one command
 
-Everything works on replay files alone, without StarCraft II.
+All but record and reencode work on replay files alone, without StarCraft II.
 """
 
 
@@ -152,7 +162,7 @@ def _parser(argv: Sequence[str]) -> _Parser:
             name, help=summary, description=doc, epilog=getattr(module, "EPILOG", None)
         )
         command.given = argv
-        getattr(module, f"add_{suffix}arguments")(command)
+        getattr(module, f"add_{suffix}_arguments".replace("__", "_"))(command)
         command.set_defaults(run=getattr(module, f"run_{suffix}".rstrip("_")))
     return parser
 
