@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import re
 import signal
@@ -58,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names in files have letters of all alphabets
+            stream.reconfigure(errors="backslashreplace")
     try:
         argv = sys.argv[1:] if argv is None else argv
         parser = _parser(argv)

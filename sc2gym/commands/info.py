@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import SC2GymError
+from ..errors import ReplayError
+from ..library import find
 from ..progress import clock, track
+from ..protocol import STREAMS
+from ..replay import Replay
 
 DESCRIPTION = """
 Reads replays and says who played what on which map, who won, how long it took, under which
@@ -44,18 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table; 1 if a file could not be read."""
-    from ..library import find
-    from ..replay import Replay
-
-    found = find(arguments.replays)
     facts, failures = [], 0
-    for source in track(found, "reading", unit="replays"):
+    for source in track(find(arguments.replays), "reading", unit="replays"):
         try:
-            facts.append(describe(Replay.open(source)))
-        except (SC2GymError, OSError) as error:
+            each = describe(Replay.open(source))
+        except ReplayError as error:
+            print(f"sc2gym: {error}", file=sys.stderr)
             failures += 1
-            reason = str(error) if str(source) in str(error) else f"{source}: {error}"
-            print(f"sc2gym: {reason}", file=sys.stderr)
+            continue
+        for problem in each["problems"]:
+            print(f"sc2gym: {problem}", file=sys.stderr)
+        failures += bool(each["problems"])
+        facts.append(each)
     if arguments.json:
         print(json.dumps(facts, indent=2))
     elif facts:
@@ -63,47 +67,46 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def describe(replay: Any) -> dict[str, Any]:
+def describe(replay: Replay) -> dict[str, Any]:
     """What `--json` says about a replay: plain values that JSON can hold.
 
+    A stream of events that cannot be read counts as None, and is among the problems.
+
     Raises:
-        ReplayError: An event stream cannot be read.
+        ReplayError: Who played what cannot be read.
     """
+    events: dict[str, int | None] = {}
+    problems = []
+    for stream in STREAMS:
+        try:
+            events[stream] = sum(replay.event_counts(stream).values())
+        except ReplayError as error:
+            events[stream] = None
+            problems.append(str(error))
     return {
         "file": replay.name,
         "map": replay.map_name,
+        "map_size": list(replay.map_size),
         "seconds": round(replay.game_loops / replay.loops_per_second, 2),
         "game_loops": replay.game_loops,
         "version": replay.version,
         "base_build": replay.base_build,
-        "table_build": replay.table_build,
-        "events": {stream: replay.event_count(stream) for stream in ("game", "tracker", "message")},
-        "players": [
-            {
-                "player_id": player.player_id,
-                "name": player.name,
-                "clan": player.clan,
-                "race": player.race,
-                "team": player.team,
-                "mmr": player.mmr,
-                "apm": player.apm,
-                "is_ai": player.is_ai,
-                "result": player.result,
-            }
-            for player in replay.players
-        ],
+        "table_builds": replay.table_builds,
+        "events": events,
+        "players": [dataclasses.asdict(player) for player in replay.players],
+        "problems": problems,
     }
 
 
 def _rows(facts: dict[str, Any]) -> Iterable[tuple[str, ...]]:
     """A row for each player; what is the replay's own stands in the first alone."""
-    events = facts["events"]
+    counts = facts["events"].values()
     own = (
         facts["file"],
         facts["map"],
         clock(facts["seconds"]),
         facts["version"],
-        f"{sum(events.values()):,}",
+        "?" if None in counts else f"{sum(counts):,}",
     )
     for player in facts["players"] or [None]:
         if player is None:
