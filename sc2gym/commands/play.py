@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=_animation, metavar="FILE", help="write a .gif or .mp4 instead of a window")
     add("--player", type=int, metavar="ID", help="whose side to take (the first player's)")
     add("--speed", type=_positive, default=8.0, help="times as fast as the game was (8)")
-    add("--step-mul", type=_count, default=8, metavar="LOOPS", help="game loops a picture (8)")
+    add("--step-mul", type=count, default=8, metavar="LOOPS", help="game loops a picture (8)")
     add("--from", type=_time, default=0.0, dest="begin", metavar="M:SS", help="begin there")
     add("--to", type=_time, default=math.inf, dest="end", metavar="M:SS", help="end there")
     add(
@@ -69,9 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
     kept = itertools.islice(pictures, 0, None, every)
     steps = range(first, last, every)
     bar = track(kept, "drawing", total=len(steps), unit="pictures")
-    count = movie.save(arguments.out, bar, fps / every)
+    written = movie.save(arguments.out, bar, fps / every)
     size = arguments.out.stat().st_size
-    print(f"{arguments.out}: {count:,} pictures, {clock(count * every / fps)}, {size / 1e6:.1f} MB")
+    print(
+        f"{arguments.out}: {written:,} pictures, {clock(written * every / fps)}, {size / 1e6:.1f} MB"
+    )
     return 0
 
 
@@ -138,7 +140,8 @@ def _positive(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """A whole number above 0, for argparse."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
