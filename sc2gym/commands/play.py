@@ -70,10 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     steps = range(first, last, every)
     bar = track(kept, "drawing", total=len(steps), unit="pictures")
     written = movie.save(arguments.out, bar, fps / every)
-    size = arguments.out.stat().st_size
-    print(
-        f"{arguments.out}: {written:,} pictures, {clock(written * every / fps)}, {size / 1e6:.1f} MB"
-    )
+    length, size = clock(written * every / fps), arguments.out.stat().st_size / 1e6
+    print(f"{arguments.out}: {written:,} pictures, {length}, {size:.1f} MB")
     return 0
 
 
