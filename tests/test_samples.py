@@ -70,6 +70,30 @@ def test_they_are_few_small_and_of_every_race() -> None:
     assert 840 < max(seconds) < 930
 
 
+def test_every_kind_of_event_and_change_is_in_one_of_them() -> None:
+    tracker = Counter(short(event) for path in SAMPLES for event in stream(path, "tracker"))
+    assert set(tracker) == {
+        "PlayerSetup", "PlayerStats", "UnitBorn", "UnitDied", "UnitTypeChange", "Upgrade",
+        "UnitInit", "UnitDone", "UnitPositions", "UnitOwnerChange",
+    }  # fmt: skip
+    changes = {
+        event["m_unitTypeName"].decode()
+        for path in SAMPLES
+        for event in stream(path, "tracker")
+        if short(event) == "UnitTypeChange"
+    }
+    assert changes >= {
+        "Egg", "Larva", "Lair", "OverlordCocoon", "Overseer", "BanelingCocoon", "Zergling",
+        "RoachBurrowed", "Roach", "CreepTumorBurrowed", "OrbitalCommand", "SupplyDepotLowered",
+        "SiegeTankSieged", "SiegeTank", "BarracksFlying", "Barracks", "WarpGate",
+    }  # fmt: skip
+    game = Counter(short(event) for path in SAMPLES for event in stream(path, "game"))
+    assert set(game) == {
+        "CameraUpdate", "SelectionDelta", "ControlGroupUpdate", "Cmd", "CmdUpdateTargetPoint",
+        "CommandManagerState", "GameUserLeave",
+    }  # fmt: skip
+
+
 @KNOWN
 def test_the_script_makes_these_very_bytes(path: Path) -> None:
     assert maker().replay(maker().SAMPLES[path.stem]) == path.read_bytes()

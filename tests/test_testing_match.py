@@ -186,7 +186,7 @@ def test_events_of_the_matches_are_those_of_the_builders(game: dict[str, Any]) -
         f"NNet.Replay.Tracker.S{name}Event"
         for name in (
             "PlayerSetup", "PlayerStats", "UnitBorn", "UnitDied", "UnitTypeChange", "Upgrade",
-            "UnitInit", "UnitDone", "UnitPositions",
+            "UnitInit", "UnitDone", "UnitPositions", "UnitOwnerChange",
         )
     }  # fmt: skip
     assert events.tag(3, 2) == 3 * 2**18 + 2

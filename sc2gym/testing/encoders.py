@@ -65,7 +65,7 @@ class _Encoder:
         kind, arguments = self._types[type_id]
         self._write[kind](value, *arguments)
 
-    def integer(self, value: int, bounds: Bounds) -> None:
+    def integer(self, value: Any, bounds: Bounds) -> None:
         """Write a number that no type stands for."""
         self._write["_int"](value, bounds)
 

@@ -58,6 +58,7 @@ class Builder:
         self.mules: dict[int, int] = {}
         self.tumors = 0
         self.scouted = 0
+        self.next_spy = 0
         self.target: Point = side.bases[0].minerals[0]
         home, away = side.bases[1], world.sides[1 - side.number].bases
         self.rally: Point = battlefield.route((home.x, home.y), (away[0].x, away[0].y))[0]

@@ -19,7 +19,8 @@ __all__ = ["Commander"]
 
 STOP, LOWER, MULE, LIFT, LAND = (41, 0), (159, 0), (92, 0), (150, 0), (158, 0)
 GATHER = {"Terran": (121, 0), "Protoss": (122, 0), "Zerg": (186, 0)}
-WARP_GATE, ARCHON, INJECT, TUMOR = (230, 0), (269, 0), (113, 0), (262, 0)
+WARP_GATE, ARCHON, INJECT, TUMOR, SPY = (230, 0), (269, 0), (113, 0), (262, 0), (97, 0)
+DISGUISES = {"Terran": "MarineShield", "Protoss": "Zealot", "Zerg": "ZerglingWings"}
 
 
 class Commander(General):
@@ -237,6 +238,8 @@ class Commander(General):
 
             self._at(loop + 650, pop)
             return True
+        if self._changeling():
+            return True
         if queens and self.tumors < 8 and world.loop > 3000 + 900 * self.tumors:
             queen = queens[-1]
             self.tumors += 1
@@ -305,6 +308,39 @@ class Commander(General):
         if self.side.minerals > 450 and self._count(name) < limit:
             return self._make(name)
         return False
+
+    def _changeling(self) -> bool:
+        """An overseer sends a spy, who looks like the other's and for a moment is."""
+        world = self.world
+        overseers = world.of(self.side, "Overseer")
+        if not overseers or world.loop < self.next_spy:
+            return False
+        self.next_spy = world.loop + 2200
+        overseer = overseers[0]
+        other = world.sides[1 - self.side.number]
+        guise = f"Changeling{DISGUISES[other.race]}"
+        self.hand.look(overseer.at)
+        self.hand.select([overseer])
+        loop = self.hand.command(SPY)
+
+        def hatch(overseer: Unit) -> None:
+            larval = world.enter(
+                "Changeling", self.side.player, *overseer.at,
+                creator=overseer, ability="SpawnChangeling",
+            )  # fmt: skip
+
+            def disguise(larval: Unit) -> None:
+                spy = world.enter(guise, other.player, *larval.at, creator=larval, ability="")
+                world.give(spy, self.side.player)
+                world.leave(larval, larval)
+                home = other.bases[0]
+                spy.path = battlefield.route(spy.at, (home.x, home.y))
+                world.after(3360, world.unless_dead(spy, lambda spy: world.leave(spy, spy)))
+
+            world.after(8, world.unless_dead(larval, disguise))
+
+        self._at(loop + 1, world.unless_dead(overseer, hatch))
+        return True
 
     def _idle(self) -> bool:
         """Nothing to do: look round, as people do."""

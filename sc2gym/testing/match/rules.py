@@ -154,6 +154,10 @@ HydraliskDen      114 tech  100 100 0   640 Drone             185.5 Lair        
 Spire             115 tech  200 200 0  1600 Drone             185.6 Lair            850  0 0 0
 BanelingNest      119 tech  100  50 0   960 Drone            185.10 SpawningPool    850  0 0 0
 RoachWarren       120 tech  150   0 0   880 Drone            185.13 SpawningPool    850  0 0 0
+Changeling         32 none    0   0 0     0 Overseer           97.0 -                 5  0 0 .14
+ChangelingZealot   33 none    0   0 0     0 Changeling         97.0 -                 5  0 0 .14
+ChangelingMarineShield 34 none 0  0 0     0 Changeling         97.0 -                 5  0 0 .14
+ChangelingZerglingWings 36 none 0 0 0     0 Changeling         97.0 -                 5  0 0 .14
 CreepTumorQueen     0 none    0   0 0   240 Queen             262.0 -                50  0 0 0
 CreepTumorBurrowed  0 none    0   0 0     0 Queen             262.0 -                50  0 0 0
 """

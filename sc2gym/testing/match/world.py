@@ -32,6 +32,8 @@ BEACONS = (
     "Custom1 Custom2 Custom3 Custom4"
 )
 
+NO_TARGETS = ("Beacon", "Changeling")  # marks of no substance, and spies in disguise
+
 
 class Unit:
     """One unit or structure. Positions are cells, times game loops."""
@@ -174,6 +176,11 @@ class World:
         """An unfinished unit is done."""
         unit.done = True
         self.tracker.append(events.unit_done(self.loop, unit.tag))
+
+    def give(self, unit: Unit, player: int) -> None:
+        """A unit changes hands."""
+        unit.player = player
+        self.tracker.append(events.unit_owner_change(self.loop, unit.tag, player))
 
     def morph(self, unit: Unit, name: str) -> None:
         """A unit becomes another kind, hurt as it was."""
@@ -414,7 +421,7 @@ class World:
         for side, attackers in zip(self.sides, armed, strict=True):
             targets = [
                 u for u in self.units.values()
-                if u.player == 2 - side.number and not u.kind.name.startswith("Beacon")
+                if u.player == 2 - side.number and not u.kind.name.startswith(NO_TARGETS)
             ]  # fmt: skip
             if attackers and targets:
                 hit += self._shots(side, attackers, targets)
