@@ -5,6 +5,7 @@ Everything here needs `pip install 'sc2gym[game]'`; nothing heavy is imported be
 
 from sc2gym.game.pysc2_loader import GameNotInstalledError, load_pysc2, load_schemas
 from sc2gym.game.recorder import RecorderError, Report, find_replays, record, reencode
+from sc2gym.game.saving import save_replay
 from sc2gym.game.worker import Settings
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "load_schemas",
     "record",
     "reencode",
+    "save_replay",
 ]
