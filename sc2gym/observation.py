@@ -111,7 +111,11 @@ def plane(data: Buffer, image: Array) -> Array:
         raise CorruptMessageError(
             start, f"an image of {width} by {height} pixels of {bits} bits has {length} bytes"
         )
-    octets = np.frombuffer(data, np.uint8, length, start) if length else np.zeros(0, np.uint8)
+    octets = (
+        np.frombuffer(memoryview(data), np.uint8, length, start)
+        if length
+        else np.zeros(0, np.uint8)
+    )
     octets.flags.writeable = False
     if bits == 1:
         return np.unpackbits(octets, count=pixels).reshape(height, width)

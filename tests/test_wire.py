@@ -419,9 +419,14 @@ def test_records_are_laid_out_as_c_does() -> None:
 
 def c_structure(message: str) -> type[ctypes.Structure]:
     scalars = {
-        **{"int32": ctypes.c_int32, "enum": ctypes.c_int32, "uint32": ctypes.c_uint32},
-        **{"uint64": ctypes.c_uint64, "bool": ctypes.c_bool, "float": ctypes.c_float},
-        **{"string": Pair, "bytes": Pair},
+        "int32": ctypes.c_int32,
+        "enum": ctypes.c_int32,
+        "uint32": ctypes.c_uint32,
+        "uint64": ctypes.c_uint64,
+        "bool": ctypes.c_bool,
+        "float": ctypes.c_float,
+        "string": Pair,
+        "bytes": Pair,
     }
     columns: list[tuple[str, Any]] = [("has", ctypes.c_uint64)]
     for f in _parse(MESSAGES)[message]:

@@ -308,7 +308,9 @@ ctypedef fused Pixel:
     int32_t
 
 
-cdef void unpack(const Image* image, const uint8_t* data, Pixel* out, int64_t count) noexcept nogil:
+cdef void unpack(
+    const Image* image, const uint8_t* data, Pixel* out, int64_t count
+) noexcept nogil:
     """Writes an image's pixels, whatever their size, into a plane of another."""
     cdef int64_t i
     cdef uint16_t half
@@ -338,7 +340,10 @@ cdef void unpack(const Image* image, const uint8_t* data, Pixel* out, int64_t co
     elif image.bits_per_pixel == 16:
         for i in range(count):
             memcpy(&half, data + 2 * i, 2)
-            out[i] = <Pixel> half
+            if Pixel is uint8_t:
+                out[i] = <uint8_t> (255 if half > 255 else half)
+            else:
+                out[i] = half
     elif Pixel is int32_t:
         memcpy(out, data, 4 * count)
     else:
@@ -348,7 +353,9 @@ cdef void unpack(const Image* image, const uint8_t* data, Pixel* out, int64_t co
 
 
 @cython.boundscheck(False)  # one offset a plane, checked below
-def fill_planes(Decoder decoder, const uint8_t[::1] data, const int64_t[::1] offsets, Pixel[:, :, ::1] out):
+def fill_planes(
+    Decoder decoder, const uint8_t[::1] data, const int64_t[::1] offsets, Pixel[:, :, ::1] out
+):
     """Writes images of the message a decoder read into the planes of an array.
 
     Args:
