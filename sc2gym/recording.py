@@ -64,6 +64,8 @@ class RecordingInfo:
         base_build: Of the game, e.g. 75689.
         data_version: Of the game's data, "" where the replay does not say.
         map_name: As the game names it.
+        players: What is known of each player, as the fields of `sc2gym.replay.Player`.
+        loops_per_second: Game loops in a second at the speed that was played.
         step_mul: Game loops between frames, where `actions` is None.
         actions: Game loops at which a player acted, if those were recorded instead.
         disable_fog: Whether everything was seen.
@@ -80,6 +82,8 @@ class RecordingInfo:
     base_build: int
     data_version: str
     map_name: str
+    players: tuple[dict[str, Any], ...]
+    loops_per_second: float
     step_mul: int
     actions: tuple[int, ...] | None
     disable_fog: bool
@@ -108,6 +112,8 @@ class RecordingInfo:
                 value = base64.b64decode(value, validate=True)
             elif field.name == "actions" and value is not None:
                 value = tuple(map(int, value))
+            elif field.name == "players":
+                value = tuple(map(dict, value))
             fields[field.name] = value
         return cls(**fields)
 

@@ -29,6 +29,7 @@ from sc2gym.game import commands, recorder, worker
 from sc2gym.game.recorder import Outcome, Progress, RecorderError, Report, find_replays
 from sc2gym.game.worker import Settings
 from sc2gym.recording import Recording, find, wire_fields
+from sc2gym.replay import Replay
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT = 10  # seconds; pysc2 also tries so often, a second apart, to connect
@@ -125,6 +126,10 @@ def test_both_players_with_layers_byte_for_byte(
         assert info.replay == replay.name and info.content_hash.startswith(short_hash(replay))
         assert info.base_build == (75800 if "03" in file.name else 75689)
         assert info.game_version.startswith("4.10.")
+        players = Replay.open(replay).players
+        assert [p["name"] for p in info.players] == [p.name for p in players]
+        assert [p["race"] for p in info.players] == [p.race for p in players]
+        assert info.loops_per_second == 22.4
         assert sc_pb.ResponseReplayInfo.FromString(info.replay_info).map_name == info.map_name
         game_info = sc_pb.ResponseGameInfo.FromString(info.game_info)
         assert game_info.start_raw.map_size.x > 0

@@ -23,8 +23,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from sc2gym.errors import ReplayError
 from sc2gym.game.pysc2_loader import load_pysc2
 from sc2gym.recording import RecordingInfo, RecordingWriter, summarize, wire_fields
+from sc2gym.replay import Player, Replay
 
 REPORT_EVERY = 0.5  # seconds between reports of progress
 _OBSERVATION = 10  # the field of Response that holds ResponseObservation
@@ -153,7 +155,7 @@ class Recorder:
                 stack.enter_context(
                     RecordingWriter(
                         task["files"].format(player=player),
-                        self._describe(task, controller, info, player, loops),
+                        self._describe(task, controller, info, player, loops, replay),
                     )
                 )
                 for player, controller in zip(players, controllers, strict=True)
@@ -187,7 +189,9 @@ class Recorder:
         info: Any,
         player: int,
         loops: Sequence[int] | None,
+        replay: bytes,
     ) -> RecordingInfo:
+        players, loops_per_second = _players(replay, info)
         return RecordingInfo(
             replay=Path(task["replay"]).name,
             content_hash=task["content_hash"],
@@ -196,6 +200,8 @@ class Recorder:
             base_build=info.base_build,
             data_version=info.data_version,
             map_name=info.map_name,
+            players=players,
+            loops_per_second=loops_per_second,
             step_mul=self._settings.step_mul,
             actions=None if loops is None else tuple(loops),
             disable_fog=self._settings.disable_fog,
@@ -345,6 +351,34 @@ def _steps(replay: bytes, settings: Settings) -> tuple[list[int], list[int]]:
     if not loops:
         raise Failure("bad replay", f"player {settings.player} does nothing in it")
     return step_sequence(loops), loops
+
+
+def _players(replay: bytes, info: Any) -> tuple[tuple[dict[str, Any], ...], float]:
+    """Who plays, and the game's speed: as the file says, or failing that, as the game does."""
+    try:
+        file = Replay.open(replay)
+        return tuple(map(dataclasses.asdict, file.players)), file.loops_per_second
+    except ReplayError:
+        return tuple(_player(extra) for extra in info.player_info), 22.4
+
+
+def _player(extra: Any) -> dict[str, Any]:
+    player = extra.player_info
+    return dataclasses.asdict(
+        Player(
+            player_id=player.player_id,
+            user_id=None,
+            name=player.player_name,
+            clan="",
+            race={1: "Terran", 2: "Zerg", 3: "Protoss"}.get(player.race_actual, "Unknown"),
+            team=player.player_id,
+            color=(255, 255, 255),
+            result={1: "win", 2: "loss", 3: "tie"}.get(extra.player_result.result, "undecided"),
+            mmr=extra.player_mmr or None,
+            apm=extra.player_apm or None,
+            is_ai=player.type == 2,
+        )
+    )
 
 
 def _read(path: str) -> bytes:
