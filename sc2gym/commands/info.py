@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -63,7 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(facts, indent=2))
     elif facts:
-        print(format_table(_COLUMNS, [row for each in facts for row in _rows(each)]))
+        folder = _common_folder([each["file"] for each in facts])
+        print(format_table(_COLUMNS, [row for each in facts for row in _rows(each, folder)]))
+        if folder:
+            print(f"{len(facts):,} replays in {folder}")
     return 1 if failures else 0
 
 
@@ -98,11 +103,22 @@ def describe(replay: Replay) -> dict[str, Any]:
     }
 
 
-def _rows(facts: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+def _common_folder(files: Sequence[str]) -> str:
+    """The folder that several files are all in or below; empty where the names are to stay."""
+    if len(files) < 2:
+        return ""
+    try:
+        folder = os.path.commonpath([os.path.dirname(file) for file in files])
+    except ValueError:  # absolute and relative ones, or several drives
+        return ""
+    return "" if folder in ("", os.path.sep) else folder
+
+
+def _rows(facts: dict[str, Any], folder: str) -> Iterable[tuple[str, ...]]:
     """A row for each player; what is the replay's own stands in the first alone."""
     counts = facts["events"].values()
     own = (
-        facts["file"],
+        os.path.relpath(facts["file"], folder) if folder else facts["file"],
         facts["map"],
         clock(facts["seconds"]),
         facts["version"],
@@ -113,7 +129,8 @@ def _rows(facts: dict[str, Any]) -> Iterable[tuple[str, ...]]:
             yield (*own, "", "", "", "")
         else:
             mmr = "AI" if player["is_ai"] else str(player["mmr"] or "-")
-            name = f"[{player['clan']}] {player['name']}" if player["clan"] else player["name"]
+            clan, name = player["clan"].strip("[]"), player["name"]
+            name = f"[{clan}] {name}" if clan else name
             yield (*own, name or "-", player["race"], mmr, player["result"])
         own = ("",) * len(own)
 
@@ -121,13 +138,26 @@ def _rows(facts: dict[str, Any]) -> Iterable[tuple[str, ...]]:
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Text in columns under their names, two spaces apart."""
     lines = [tuple(columns), *(tuple(map(_printable, row)) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            text.rjust(width) if name in _TO_THE_RIGHT else text.ljust(width)
+            _pad(text, width, name in _TO_THE_RIGHT)
             for text, width, name in zip(line, widths, columns, strict=True)
         ).rstrip()
         for line in lines
+    )
+
+
+def _pad(text: str, width: int, to_the_right: bool) -> str:
+    padding = " " * (width - _width(text))
+    return padding + text if to_the_right else text + padding
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: letters of East Asia take two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
     )
 
 
