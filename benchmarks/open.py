@@ -47,6 +47,7 @@ class Packed(Archive):
         return Archive._unpack(packed, size, flags)
 
     def unpack(self) -> None:
+        """What cannot be done without."""
         for packed in self.packed:
             (bz2 if packed[0] == 16 else zlib).decompress(packed[1:])
 
