@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sc2gym.protocol import STREAMS, VERSIONED, Stream, load_table
 from sc2gym.testing.encoders import BitPackedEncoder, EncodeError, TypeTable, VersionedEncoder
 from sc2gym.testing.mpq import Member, write_archive
-from sc2gym.testing.tables import load_table
 
 __all__ = ["ReplayWriter", "write_replay"]
 
 Event = Mapping[str, Any]
-Stream = Literal["game", "tracker", "message"]
 
 # What s2protocol adds to an event that is not a field of it.
 _ADDED = frozenset({"_event", "_eventid", "_gameloop", "_userid", "_bits"})
@@ -58,7 +57,7 @@ class ReplayWriter:
             "init_data": table["replay_initdata_typeid"],
         }
         self._streams: dict[str, _StreamTypes] = {}
-        for stream in ("game", "message", "tracker"):
+        for stream in STREAMS:
             events = table.get(f"{stream}_event_types")
             # Base 24944 names its tracker events and leaves the type of their ids unset.
             if events and table.get(f"{stream}_eventid_typeid") is not None:
@@ -67,7 +66,7 @@ class ReplayWriter:
                 self._streams[stream] = _StreamTypes(
                     table[f"{stream}_eventid_typeid"],
                     events,
-                    versioned=stream == "tracker",
+                    versioned=stream in VERSIONED,
                     users=stream != "tracker",
                     names=names,
                 )
@@ -222,8 +221,9 @@ def write_attributes(attributes: Mapping[str, Any]) -> bytes:
         for of_id in by_id.values()
         for value in of_id
     ]
-    fields = attributes["source"], attributes["mapNamespace"], len(values)
-    return struct.pack("<BII", *fields) + b"".join(
+    source = bytes((attributes["source"],)) if "source" in attributes else b""  # since 1.2
+    head = source + struct.pack("<II", attributes["mapNamespace"], len(values))
+    return head + b"".join(
         # Read back, the text is turned round and freed of zeros.
         struct.pack("<IIB", value["namespace"], value["attrid"], scope)
         + value["value"].rjust(4, b"\0")[::-1]
