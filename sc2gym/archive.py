@@ -103,6 +103,8 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
     def _sectors(self, packed: bytes, block: mpyq.MPQBlockTableEntry) -> list[bytes]:
         # Longer members are cut into sectors that are packed one by one, after a table of
         # where each begins; with checksums there is one sector more, which holds those.
+        if not block.flags & mpyq.MPQ_FILE_COMPRESS:
+            return [packed]  # there is no table then: every sector is where it must be
         sector_size = 512 << self.header["sector_size_shift"]
         count = -(-block.size // sector_size)
         starts = struct.unpack_from(f"<{count + 1}I", packed)

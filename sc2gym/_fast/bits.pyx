@@ -431,9 +431,13 @@ cdef class Types:
             elif length > bits_left(c):
                 fail(c, TRUNCATED, length)
             else:
+                # As of any number: the highest bits first, yet a byte's own in their order.
                 number = 0
-                for i in range(length):
-                    number = number << 1 | read_bits(c, 1)
+                left = length
+                while left:
+                    taken = min(left, 8 - c.bit)
+                    number = number << taken | read_bits(c, taken)
+                    left -= taken
                 result = (length, number)
         elif node.kind == FOURCC:
             result = bytes([read_bits(c, 8) for _ in range(4)])
