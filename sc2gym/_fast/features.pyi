@@ -3,7 +3,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Buffer
 
 from sc2gym._fast.wire import Decoder
 
@@ -21,5 +20,8 @@ class FeatureUnits:
     ) -> int: ...
 
 def fill_planes(
-    decoder: Decoder, data: Buffer, offsets: npt.NDArray[np.int64], out: npt.NDArray[Any]
+    decoder: Decoder,
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+    out: npt.NDArray[Any],
 ) -> None: ...
