@@ -103,7 +103,7 @@ class FeatureReader:
         self.decoder = Decoder(schema("ResponseObservation"))
         self._units = FeatureUnits(self.decoder, functions)
         self._whole_map = view.whole_map()
-        self._data = np.zeros(0, np.uint8)
+        self._data: Buffer = b""
 
     def read(self, data: Buffer) -> None:
         """Reads a serialized `ResponseObservation`; it must not change until it is used up.
@@ -112,7 +112,7 @@ class FeatureReader:
             CorruptMessageError: It is cut off or no such message.
         """
         self.decoder.read(data)
-        self._data = _octets(data)
+        self._data = data
 
     def observation(self) -> Observation:
         """All of what was read, in views that the next `read` overwrites."""
@@ -128,11 +128,13 @@ class FeatureReader:
         Raises:
             CorruptMessageError: A layer is of another size, or lacks bytes.
         """
-        fill_planes(self.decoder, self._data, _offsets("renders", SCREEN_LAYERS), out)
+        fill_planes(self.decoder, _octets(self._data), _offsets("renders", SCREEN_LAYERS), out)
 
     def feature_minimap(self, out: Array) -> None:
         """Writes the (11, height, width) layers; see `feature_screen`."""
-        fill_planes(self.decoder, self._data, _offsets("minimap_renders", MINIMAP_LAYERS), out)
+        fill_planes(
+            self.decoder, _octets(self._data), _offsets("minimap_renders", MINIMAP_LAYERS), out
+        )
 
 
 def _octets(data: Buffer) -> npt.NDArray[np.uint8]:
@@ -258,7 +260,7 @@ def as_named_arrays(
     if map_size is None:
         raise ValueError("units and the camera need game_info or map_size")
     view = View(map_size, raw_resolution)
-    units = FeatureUnits(decoder, _raw_functions())
+    units = FeatureUnits(decoder, raw_functions())
     effects = [
         (effect, position)
         for effect in o.effects
@@ -371,7 +373,7 @@ def _size(planes: Any) -> tuple[int, int] | None:
 
 
 @functools.cache
-def _raw_functions() -> npt.NDArray[np.int32]:
+def raw_functions() -> npt.NDArray[np.int32]:
     """(abilities,) pysc2's raw function id for each ability id."""
     from pysc2.lib import actions
 

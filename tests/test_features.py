@@ -25,8 +25,8 @@ from sc2gym.features import (
     UNIT_FEATURES,
     FeatureReader,
     View,
-    _raw_functions,
     as_named_arrays,
+    raw_functions,
 )
 from sc2gym.game import load_pysc2
 from sc2gym.observation import decode, decode_game_info
@@ -213,7 +213,7 @@ def test_layers_of_every_depth(
 def test_reader_fills_the_callers_arrays(data_dir: Path) -> None:
     data = (data_dir / "observations/feature_layers_128.ResponseObservation.pb").read_bytes()
     want = as_named_arrays(data, map_size=(184, 184))
-    reader = FeatureReader(View((184, 184)), _raw_functions())
+    reader = FeatureReader(View((184, 184)), raw_functions())
     units = np.full((200, len(UNIT_FEATURES)), -1, np.int64)
     screen, minimap = np.empty((27, 128, 128), np.int32), np.empty((11, 128, 128), np.int32)
     for _ in range(2):
