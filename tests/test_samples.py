@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import warnings
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import mpyq
 import pytest
+import sc2reader
 from test_testing_encoders import table
 
 ROOT = Path(__file__).parents[1]
@@ -43,10 +43,6 @@ def stream(path: Path, name: str) -> list[dict[str, Any]]:
 
 @cache
 def sc2reader_view(path: Path) -> Any:
-    with warnings.catch_warnings():
-        # sc2reader imports pkg_resources' successor and old ElementTree names on some versions.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import sc2reader
     return sc2reader.load_replay(io.BytesIO(path.read_bytes()), load_level=4)
 
 

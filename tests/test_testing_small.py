@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import warnings
 from typing import Any
 
 import mpyq
 import pytest
+import sc2reader
 from test_testing_encoders import BUILDS, table
 
 from sc2gym.testing import FIRST_FREE_INDEX, EncodeError, PlayerSetup, events, small_replay
@@ -21,9 +21,6 @@ def stream(data: bytes, name: str) -> list[dict[str, Any]]:
 
 
 def sc2reader_view(data: bytes) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import sc2reader
     return sc2reader.load_replay(io.BytesIO(data), load_level=4)
 
 

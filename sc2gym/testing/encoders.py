@@ -106,17 +106,13 @@ def _length(value: int, bounds: Bounds) -> int:
 
 def _octets(value: Any, size: int | None = None) -> bytes:
     if isinstance(value, str) and size is not None:
-        value = value.encode("latin-1", "replace") if value.isascii() else _latin(value)
+        try:
+            value = value.encode("latin-1")
+        except UnicodeEncodeError:
+            raise EncodeError(f"expected 8-bit characters, got {value!r}") from None
     if not isinstance(value, (bytes, bytearray)) or (size is not None and len(value) != size):
         raise EncodeError(f"expected {'bytes' if size is None else f'{size} bytes'}, got {value!r}")
     return bytes(value)
-
-
-def _latin(value: str) -> bytes:
-    try:
-        return value.encode("latin-1")
-    except UnicodeEncodeError:
-        raise EncodeError(f"expected 8-bit characters, got {value!r}") from None
 
 
 def _boolean(value: Any) -> int:
