@@ -387,6 +387,19 @@ class Replay:
         named = {name: int(counts[i]) for name, i in table.streams[stream].ids.items() if counts[i]}
         return dict(sorted(named.items(), key=lambda item: -item[1]))
 
+    def event_types(self, stream: Stream) -> dict[str, int]:
+        """{event name: event id} of all that the stream's type table knows."""
+        return dict(self._stream(stream)[0].streams[stream].ids)
+
+    def timeline(self, stream: Stream) -> npt.NDArray[np.void]:
+        """Every event of a stream in order, without what is in it.
+
+        Returns:
+            Read-only structured array with `game_loop` (int64, masked to 32 bits), `user`
+            (int16, -1 in the tracker stream), `event_id` (int16) and `offset` (int64, bits).
+        """
+        return self._stream(stream)[1]
+
     def event_fields(self, stream: Stream, event: str) -> list[str]:
         """The columns that an event type has in this replay's type table."""
         table, _ = self._stream(stream)
