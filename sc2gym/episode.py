@@ -81,13 +81,14 @@ class Episode:
     commands: int
     unmapped_commands: int
     nbytes: int
-    _origin: tuple[Replay, StepMul] = field(repr=False)
+    _origin: tuple[dict[str, Any], StepMul] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.game_loops) - 1
 
     def __reduce__(self) -> tuple[object, ...]:
         # By reference to the replay: decoding again costs less than storing what it gives.
+        # The replay itself is not kept, so that its unpacked members need no memory.
         return _restore, (*self._origin, self.player.player_id)
 
     def info(self) -> dict[str, Any]:
@@ -163,7 +164,9 @@ def _is_chosen(player: Player, players: str | int) -> bool:
     return player.result == results[players]
 
 
-def _restore(replay: Replay, step_mul: StepMul, player_id: int) -> Episode:
+def _restore(origin: dict[str, Any], step_mul: StepMul, player_id: int) -> Episode:
+    replay = Replay.__new__(Replay)
+    replay.__setstate__(origin)
     return episodes(replay, player_id, step_mul)[0]
 
 
@@ -214,7 +217,7 @@ def _episode(replay: Replay, game: tracks.Game, player: Player, step_mul: StepMu
         commands=len(own),
         unmapped_commands=int(np.count_nonzero(functions == vocabulary.UNKNOWN)),
         nbytes=game.tracks.nbytes + source.nbytes + sum(array.nbytes for array in arrays),
-        _origin=(replay, step_mul),
+        _origin=(replay.__getstate__(), step_mul),
     )
 
 
