@@ -1,5 +1,7 @@
 """sc2gym: a Gymnasium environment over recorded StarCraft II games."""
 
+import gymnasium
+
 from sc2gym.errors import (
     CheckpointError,
     CorruptReplayError,
@@ -20,3 +22,9 @@ __all__ = [
     "SC2GymError",
     "UnsupportedReplayError",
 ]
+
+gymnasium.register(
+    id="SC2Replay-v0",
+    entry_point="sc2gym.env:SC2ReplayEnv",
+    vector_entry_point="sc2gym.vector:SC2ReplayVectorEnv",
+)

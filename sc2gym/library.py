@@ -1,0 +1,386 @@
+"""Finding replays, putting their episodes in order, and keeping what was decoded.
+
+An episode is one replay from one player's side. A library knows its episodes by number without
+having decoded them; which number comes when is an `Order`, a pure function, so that any number
+of environments in any number of processes agree on it without talking to each other.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .cache import Cache, CacheInfo
+from .episode import Episode, episodes
+from .errors import ReplayError, UnsupportedReplayError
+from .replay import Replay
+
+#: What `replays=` takes: a file, a folder (searched recursively), a glob, a replay's bytes, or
+#: several of these.
+Source = str | os.PathLike[str] | bytes
+
+ENVIRONMENT_VARIABLE = "SC2GYM_REPLAYS"
+SAMPLES = Path(__file__).parent / "samples"
+
+_cache = Cache()
+
+
+@dataclass(frozen=True)
+class Order:
+    """The endless sequence of episodes, as a pure function of its fields.
+
+    Every epoch is a permutation of all episodes. Position k belongs to the lane with
+    k % lanes == lane, counting the lanes of all shards; the lanes of an epoch are disjoint, and
+    together they are complete.
+
+    Attributes:
+        count: Number of episodes.
+        seed: Which permutations.
+        shuffle: False for the same sequence 0, 1, 2.. in every epoch.
+        backlog: Numbers of the plain sequence that come first. With `base` it lets a run go on
+            with another number of lanes: what had not been started when it was saved.
+        base: The number of the plain sequence that follows the backlog.
+    """
+
+    count: int
+    seed: int = 0
+    shuffle: bool = True
+    backlog: tuple[int, ...] = ()
+    base: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"an order needs at least one episode, got {self.count}")
+        if self.seed < 0:
+            raise ValueError(f"a seed must not be negative, got {self.seed}")
+
+    def number(self, position: int) -> int:
+        """The number in the plain sequence that comes at `position`."""
+        ahead = position - len(self.backlog)
+        return self.base + ahead if ahead >= 0 else self.backlog[position]
+
+    def __getitem__(self, position: int) -> int:
+        """The episode at `position`, 0 or more."""
+        epoch, place = divmod(self.number(position), self.count)
+        if not self.shuffle:
+            return place
+        return int(_permutation(self.count, self.seed, epoch)[place])
+
+
+# Lanes that straddle an epoch's end ask for two in turn.
+@lru_cache(maxsize=8)
+def _permutation(count: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    # NumPy keeps the raw stream of a bit generator and of SeedSequence the same in all its
+    # versions; that of Generator.permutation it may change (NEP 19).
+    bits = np.random.Philox(np.random.SeedSequence(seed, spawn_key=(epoch,)))
+    return np.argsort(bits.random_raw(count), kind="stable")
+
+
+def find(replays: Source | Iterable[Source] | None = None) -> list[Path | bytes]:
+    """Every replay that `replays` names, in a fixed order.
+
+    Args:
+        replays: A file, a folder (searched recursively for `*.SC2Replay`), a glob pattern,
+            the bytes of a replay, or several of these; `~` is expanded. None for what
+            SC2GYM_REPLAYS names, or else the samples that ship with the package.
+
+    Raises:
+        FileNotFoundError: A path does not exist and no pattern matches it, or a folder has no
+            replay in it.
+        ValueError: An empty list.
+        TypeError: Something that names no replay.
+    """
+    if replays is None:
+        replays = os.environ.get(ENVIRONMENT_VARIABLE) or SAMPLES
+    if isinstance(replays, (str, bytes, os.PathLike)):
+        return list(_expand(replays))
+    if not isinstance(replays, Iterable):
+        raise TypeError(f"replays must name files or hold bytes, got {type(replays).__name__}")
+    found = [each for replay in replays for each in _expand(replay)]
+    if not found:
+        raise ValueError("replays is an empty list; leave it out to use the samples")
+    return found
+
+
+def _expand(source: Source) -> Iterator[Path | bytes]:
+    if isinstance(source, bytes):
+        yield source
+        return
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"a replay is a path or bytes, got {type(source).__name__}")
+    path = Path(source).expanduser()
+    if path.is_dir():
+        found = sorted(_walk(path))
+        if not found:
+            raise FileNotFoundError(f"no .SC2Replay file in the folder {path} or below it")
+        yield from found
+    elif path.exists():
+        # Asked for by name, so whatever it is called.
+        yield path
+    else:
+        pattern = str(path)
+        matches = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else []
+        if not matches:
+            what = "no file matches" if glob.has_magic(pattern) else "no such file or folder:"
+            raise FileNotFoundError(f"{what} {pattern}")
+        for match in map(Path, matches):
+            if match.is_dir():
+                yield from sorted(_walk(match))
+            else:
+                yield match
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name.lower().endswith(".sc2replay"):
+                yield Path(parent, name)
+
+
+@dataclass(frozen=True)
+class _File:
+    source: Path | bytes
+    name: str
+    key: tuple[Any, ...]  # what the cache knows it by: changes when the file does
+
+    @classmethod
+    def of(cls, source: Path | bytes) -> _File:
+        if isinstance(source, bytes):
+            digest = hashlib.blake2b(source, digest_size=16).hexdigest()
+            return cls(source, f"bytes:{digest[:12]}", (digest,))
+        status = source.stat()
+        return cls(source, str(source), (str(source), status.st_size, status.st_mtime_ns))
+
+    def open(self) -> Replay:
+        return Replay.open(self.source, name=self.name)
+
+
+class Library:
+    """The episodes of a set of replays.
+
+    Building one reads each file's players (a millisecond or so a file); events are decoded when
+    an episode is first asked for, and kept, least recently used going first, in memory that all
+    libraries of the process share.
+
+    Args:
+        replays: As in `find`.
+        player: Whose side: "both" (every playing player), a player id, "winner" or "loser".
+        step_mul: Game loops a step, or "actions" for a step per loop at which the player acted.
+        on_error: "skip" warns about a replay that cannot be used, naming file and reason, and
+            goes on without it; "raise" raises.
+        cache_bytes: Bound on what the process keeps decoded; the last one given counts. None
+            leaves it as it is, at first a quarter of the memory that is free.
+
+    Attributes:
+        skipped: (name, reason) of every replay left out so far.
+
+    Raises:
+        FileNotFoundError, ValueError, TypeError: As in `find`.
+        ReplayError: A replay cannot be used and `on_error` is "raise", or none can.
+    """
+
+    def __init__(
+        self,
+        replays: Source | Iterable[Source] | None = None,
+        *,
+        player: str | int = "both",
+        step_mul: int | Literal["actions"] = 8,
+        on_error: str = "skip",
+        cache_bytes: int | None = None,
+    ):
+        self.player = player
+        self.step_mul = step_mul
+        self.on_error = on_error
+        self.skipped: list[tuple[str, str]] = []
+        if cache_bytes is not None:
+            _cache.max_bytes = cache_bytes
+        found = find(replays)
+        self._episodes: list[tuple[_File, int]] = []
+        self._bad: set[int] = set()
+        for source in _progress(found, "reading replays"):
+            try:
+                file = _File.of(source)
+                selected = _select(_players(file), player)
+            except (ReplayError, OSError) as error:
+                self._skip(error, _name(source))
+            else:
+                self._episodes += [(file, player_id) for player_id in selected]
+        if not self._episodes:
+            first = f"; the first: {': '.join(self.skipped[0])}" if self.skipped else ""
+            raise ReplayError(
+                f"none of {len(found)} replays has an episode for player={player!r}"
+                f" ({len(self.skipped)} could not be read{first})"
+            )
+
+    def __len__(self) -> int:
+        return len(self._episodes)
+
+    def __repr__(self) -> str:
+        return f"Library({len(self)} episodes, player={self.player!r}, step_mul={self.step_mul!r})"
+
+    def name(self, index: int) -> str:
+        """The name of the replay of an episode."""
+        return self._episodes[index][0].name
+
+    def find(self, replay: str | int, player: int | None = None) -> int:
+        """The number of an episode.
+
+        Args:
+            replay: The replay's name, its file name with or without the ending, or the
+                episode's number itself.
+            player: The player id; None for the first that the library has.
+
+        Raises:
+            ValueError: There is none.
+        """
+        if isinstance(replay, (int, np.integer)):
+            if not 0 <= replay < len(self):
+                raise ValueError(f"no episode {replay}: there are {len(self)}")
+            replay = int(replay)
+            if player in (None, self._episodes[replay][1]):
+                return replay
+            raise ValueError(
+                f"episode {replay} is of player {self._episodes[replay][1]}, not {player}"
+            )
+        for index, (file, player_id) in enumerate(self._episodes):
+            path = Path(file.name)
+            if replay in (file.name, path.name, path.stem) and player in (None, player_id):
+                return index
+        who = "" if player is None else f" for player {player}"
+        raise ValueError(f"no episode of replay {replay!r}{who}")
+
+    def episode(self, index: int) -> Episode:
+        """Episode `index`, decoded or from memory.
+
+        Raises:
+            ReplayError: It cannot be decoded, or has nothing to step through.
+        """
+        file, player_id = self._episodes[index]
+
+        def decode() -> tuple[tuple[Episode, ...], int]:
+            decoded = episodes(file.open(), "both", self.step_mul)
+            return decoded, sum(each.nbytes for each in decoded)
+
+        # All sides at once: they share most of their memory.
+        for episode in _cache.get((file.key, self.step_mul), decode):
+            if episode.player.player_id == player_id:
+                if len(episode) < 1:
+                    raise UnsupportedReplayError("nothing to step through", name=file.name)
+                return episode  # type: ignore[no-any-return]
+        raise ReplayError(f"player {player_id} has no episode", name=file.name)
+
+    def draw(self, order: Order, position: int, stride: int) -> tuple[Episode, int, int]:
+        """The first usable episode at `position`, `position + stride`..
+
+        What cannot be used is passed over as if it had not been there, whenever it was found
+        out, so the outcome depends on the files alone.
+
+        Args:
+            order: The sequence.
+            position: Where in it to begin.
+            stride: Positions from one to the next: the number of lanes.
+
+        Returns:
+            The episode, its number, and the position after it.
+
+        Raises:
+            ReplayError: An episode cannot be used and `on_error` is "raise", or none can.
+        """
+        for _ in range(len(self)):
+            index = order[position]
+            position += stride
+            episode = self._usable(index)
+            if episode is not None:
+                return episode, index, position
+        # A lane may meet the same few episodes for ever (16 of them in sequence and 16 lanes,
+        # say). Where those are all bad it takes what follows them.
+        for number in range(index + 1, index + len(self)):
+            episode = self._usable(number % len(self))
+            if episode is not None:
+                return episode, number % len(self), position
+        raise ReplayError(
+            f"none of {len(self)} episodes can be used; the first: {': '.join(self.skipped[0])}"
+        )
+
+    def _usable(self, index: int) -> Episode | None:
+        if index in self._bad:
+            return None
+        try:
+            return self.episode(index)
+        except (ReplayError, OSError) as error:
+            self._bad.add(index)
+            self._skip(error, self.name(index))
+            return None
+
+    def _skip(self, error: ReplayError | OSError, name: str) -> None:
+        if self.on_error == "raise":
+            raise error
+        reason = error.reason if isinstance(error, ReplayError) else str(error)
+        if (name, reason) not in self.skipped:
+            self.skipped.append((name, reason))
+            warnings.warn(f"skipped {name}: {reason}", stacklevel=outside())
+
+    def cache_info(self) -> CacheInfo:
+        """Hits, evictions and bytes of the decoded replays that the process keeps."""
+        return _cache.info()
+
+
+def _name(source: Path | bytes) -> str:
+    return _File.of(source).name if isinstance(source, bytes) else str(source)
+
+
+# Many environments over the same files, as in SyncVectorEnv, read each file's players once.
+_known_players: dict[tuple[Any, ...], tuple[tuple[int, str], ...]] = {}
+
+
+def _players(file: _File) -> tuple[tuple[int, str], ...]:
+    if file.key not in _known_players:
+        players = file.open().players
+        _known_players[file.key] = tuple((player.player_id, player.result) for player in players)
+    return _known_players[file.key]
+
+
+def _select(players: Sequence[tuple[int, str]], which: str | int) -> list[int]:
+    chosen: Callable[[int, str], bool] = {
+        "both": lambda player_id, result: True,
+        "winner": lambda player_id, result: result == "win",
+        "loser": lambda player_id, result: result == "loss",
+    }.get(str(which), lambda player_id, result: player_id == which)
+    return [player_id for player_id, result in players if chosen(player_id, result)]
+
+
+def outside() -> int:
+    """The stack level of the first caller outside this package, for warnings to point at."""
+    here = str(Path(__file__).parent)
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _progress(items: Sequence[Any], what: str) -> Iterator[Any]:
+    """The items, with a line on the terminal that says how far it is once that takes a while."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    begin = shown = time.monotonic()
+    for done, item in enumerate(items):
+        now = time.monotonic()
+        if now - begin > 1 and now - shown > 0.1:
+            shown = now
+            print(f"\r{what} {done:,} of {len(items):,}", end="", file=sys.stderr, flush=True)
+        yield item
+    if shown > begin:
+        print(f"\r{what} {len(items):,} of {len(items):,}", file=sys.stderr)
