@@ -15,7 +15,7 @@ from . import spaces
 from ._fast.frame import Frames
 from .episode import Episode
 from .library import Library, Order, Source, outside
-from .options import Options, closest
+from .options import Options, choose
 
 if TYPE_CHECKING:
     from .movie import Window
@@ -254,11 +254,18 @@ def order_of(
     return Order(len(library), seed, options.order == "shuffle")
 
 
-def requested(library: Library, options: dict[str, Any] | None) -> tuple[Episode, int, int] | None:
-    """The episode that `reset(options=)` names, its number, and the step to begin at."""
+def requested(
+    library: Library, options: dict[str, Any] | None, others: tuple[str, ...] = ()
+) -> tuple[Episode, int, int] | None:
+    """The episode that `reset(options=)` names, its number, and the step to begin at.
+
+    Args:
+        library: Where to find it.
+        options: The reset options.
+        others: Options that the caller takes itself, for the message about an unknown one.
+    """
     for name in options or ():
-        if name not in RESET_OPTIONS:
-            raise ValueError(f"unknown reset option {name!r}{closest(name, RESET_OPTIONS)}")
+        choose("reset option", name, (*RESET_OPTIONS, *others))
     if not options:
         return None
     if "replay" not in options:

@@ -151,7 +151,7 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         if seed is not None and mask is not None:
             raise ValueError("a seed begins the order of all lanes anew: not with reset_mask")
         super().reset(seed=seed)
-        asked = requested(self.library, options)
+        asked = requested(self.library, options, others=("reset_mask",))
         slot = self._take()
         current = self._current
         if seed is not None or self._order is None:
