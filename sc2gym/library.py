@@ -149,7 +149,7 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield Path(parent, name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _File:
     source: Path | bytes
     name: str

@@ -73,7 +73,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match=r"no \.SC2Replay file in the folder .*empty"):
         find(tmp_path / "empty")
-    with pytest.raises(FileNotFoundError, match="no such file or folder: .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"no such file or folder: .*nowhere"):
         find(str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match=r"no file matches .*\*\.SC2Replay"):
         find(str(tmp_path / "*.SC2Replay"))
