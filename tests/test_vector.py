@@ -446,6 +446,23 @@ def test_slots_refuse_memory_that_does_not_fit() -> None:
         Slot({"maximap": np.empty((2, 64), np.uint8)}, rules)
 
 
+def test_slots_refuse_calls_out_of_turn() -> None:
+    rules = Rules(Frames([0], (8, 8), [0], 4, 3), True, 10, "imitation", "NextStep", None)
+
+    def slot(count: int) -> Slot:
+        return Slot({"minimap": np.empty((count, 1, 8, 8), np.uint8)}, rules)
+
+    for call in (lambda: slot(2).fill(), lambda: slot(2).follow(slot(2))):
+        with pytest.raises(ResetNeeded, match="lane 0 has no episode"):
+            call()
+    for call in (lambda: slot(2).stay(slot(3)), lambda: slot(2).hand_out(slot(3), [0, 0])):
+        with pytest.raises(ValueError, match="lanes"):
+            call()
+    for call in (lambda: slot(2).info(2), lambda: slot(2).step(-1)):
+        with pytest.raises(IndexError, match="of 2"):
+            call()
+
+
 # Gymnasium's wrappers
 
 

@@ -7,7 +7,7 @@ actions are known; `hand_out` then scores them and builds what `step` returns.
 """
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -103,14 +103,16 @@ cdef class Rules:
         self.reward = CALLABLE if callable(reward) else REWARDS.index(reward)
         self.function = reward
         self.autoreset = AUTORESETS.index(autoreset)
-        self.max_episode_steps = max_episode_steps or 0
+        self.max_episode_steps = min(max_episode_steps or 0, INT32_MAX)
 
     def row_sizes(self):
         """Bytes of one lane's row, by key."""
         cdef Layout* layout = &self.frames.layout
+        cdef Py_ssize_t pixels = <Py_ssize_t>layout.minimap_height * layout.minimap_width
+        cdef Py_ssize_t cells = <Py_ssize_t>layout.max_units * layout.num_columns
         return {
-            "minimap": layout.num_layers * layout.minimap_height * layout.minimap_width,
-            "units": layout.max_units * layout.num_columns * sizeof(float),
+            "minimap": layout.num_layers * pixels,
+            "units": cells * sizeof(float),
             "unit_tags": layout.max_units * sizeof(int64_t),
             "unit_count": sizeof(int32_t),
             "player": PLAYER_FIELDS * sizeof(int32_t),
@@ -220,7 +222,14 @@ cdef class Slot:
 
     # Preparing
 
-    cdef void copy(self, Slot before):
+    cdef copy(self, Slot before):
+        """The lanes as they are in `before`, where all are in an episode."""
+        cdef Py_ssize_t i
+        if before.num_envs != self.num_envs:
+            raise ValueError(f"{before.num_envs} lanes do not go into {self.num_envs}")
+        for i in range(self.num_envs):
+            if before.lanes[i].fill == NULL:
+                raise ResetNeeded(f"lane {i} has no episode yet")
         self.drawn = before.drawn.copy()
         self.started = []
         if self.finals:
@@ -313,6 +322,9 @@ cdef class Slot:
         cdef Py_ssize_t i = 0
         cdef int code = 0
         cdef const Layout* layout = &self.rules.frames.layout
+        for i in range(self.num_envs):
+            if self.lanes[i].fill == NULL:
+                raise ResetNeeded(f"lane {i} has no episode yet")
         with nogil:
             for i in range(self.num_envs):
                 code = self.lanes[i].fill(
@@ -376,6 +388,8 @@ cdef class Slot:
         """
         cdef Py_ssize_t i
         cdef cnp.npy_intp shape = self.num_envs
+        if before.num_envs != self.num_envs:
+            raise ValueError(f"{before.num_envs} lanes are not {self.num_envs}")
         cdef cnp.ndarray chosen = self.check(actions)
         cdef const int64_t* action = <const int64_t*>cnp.PyArray_DATA(chosen)
         cdef cnp.ndarray rewards = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_FLOAT64, 0)
