@@ -4,7 +4,9 @@
 
 A step is one environment's: a batch of 16 counts as 16. Every figure is the median of rounds that
 take turns, so that a busy machine slows all of them alike; the ratios are what to compare.
-Actions are drawn beforehand. EnvPool's Pong needs `pip install envpool`.
+Actions are drawn beforehand, and a batch is held until the next one, as users hold it. The replays
+are the nine of pysc2's tests where they are at hand (SC2GYM_TEST_DATA, or ../shared/data), else the
+samples; they are decoded beforehand too. EnvPool's Pong needs `pip install envpool`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from __future__ import annotations
 import argparse
 import os
 import time
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,6 +24,10 @@ import gymnasium
 import numpy as np
 
 import sc2gym  # noqa: F401  (registers the environment)
+from sc2gym.library import Library
+
+DATA = os.environ.get("SC2GYM_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data"
+PYSC2 = Path(DATA) / "replays" / "pysc2"
 
 Step = Callable[[int], Any]
 ALL_KEYS = ("minimap", "units", "player", "upgrades", "game_loop")
@@ -34,7 +42,13 @@ def replay_envs(num_envs: int, mode: str, **options: Any) -> tuple[Any, Step]:
 def stepper(envs: Any) -> Step:
     envs.action_space.seed(0)
     actions = [envs.action_space.sample() for _ in range(64)]
-    return lambda i: envs.step(actions[i % 64])
+    held: Any = None
+
+    def step(i: int) -> None:
+        nonlocal held
+        held = envs.step(actions[i % 64])
+
+    return step
 
 
 def cartpole(num_envs: int) -> Step:
@@ -83,7 +97,7 @@ def rate(step: Step, seconds: float, num_envs: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replays", help="instead of the samples")
+    parser.add_argument("--replays", default=PYSC2 if PYSC2.is_dir() else None)
     parser.add_argument("--num-envs", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
@@ -92,7 +106,12 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
-    given = {"replays": arguments.replays} if arguments.replays else {}
+    # Sixteen environments may share a handful of episodes, which is fine here.
+    warnings.simplefilter("ignore")
+    given = {"replays": arguments.replays}
+    library = Library(arguments.replays)
+    for index in range(len(library)):
+        library.episode(index)
     vector, full = "vector_entry_point", dict(given, observe=ALL_KEYS)
     envs, default = replay_envs(n, vector, **given)
     full_envs, everything = replay_envs(n, vector, **full)

@@ -11,7 +11,6 @@ import glob
 import hashlib
 import os
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import numpy.typing as npt
 from .cache import Cache, CacheInfo
 from .episode import Episode, episodes
 from .errors import ReplayError, UnsupportedReplayError
+from .progress import track
 from .replay import Replay
 
 #: What `replays=` takes: a file, a folder (searched recursively), a glob, a replay's bytes, or
@@ -33,6 +33,9 @@ Source = str | os.PathLike[str] | bytes
 
 ENVIRONMENT_VARIABLE = "SC2GYM_REPLAYS"
 SAMPLES = Path(__file__).parent / "samples"
+
+# Files from which on a terminal shows how far reading them is.
+_MANY = 200
 
 _cache = Cache()
 
@@ -209,7 +212,7 @@ class Library:
         found = find(replays)
         self._episodes: list[tuple[_File, int]] = []
         self._bad: set[int] = set()
-        for source in _progress(found, "reading replays"):
+        for source in track(found, "reading replays") if len(found) > _MANY else found:
             try:
                 file = _File.of(source)
                 selected = _select(_players(file), player)
@@ -368,19 +371,3 @@ def outside() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
         frame, level = frame.f_back, level + 1
     return level
-
-
-def _progress(items: Sequence[Any], what: str) -> Iterator[Any]:
-    """The items, with a line on the terminal that says how far it is once that takes a while."""
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    begin = shown = time.monotonic()
-    for done, item in enumerate(items):
-        now = time.monotonic()
-        if now - begin > 1 and now - shown > 0.1:
-            shown = now
-            print(f"\r{what} {done:,} of {len(items):,}", end="", file=sys.stderr, flush=True)
-        yield item
-    if shown > begin:
-        print(f"\r{what} {len(items):,} of {len(items):,}", file=sys.stderr)
