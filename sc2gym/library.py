@@ -277,11 +277,12 @@ class Library:
             return decoded, sum(each.nbytes for each in decoded)
 
         # All sides at once: they share most of their memory.
-        for episode in _cache.get((file.key, self.step_mul), decode):
+        decoded: tuple[Episode, ...] = _cache.get((file.key, self.step_mul), decode)
+        for episode in decoded:
             if episode.player.player_id == player_id:
                 if len(episode) < 1:
                     raise UnsupportedReplayError("nothing to step through", name=file.name)
-                return episode  # type: ignore[no-any-return]
+                return episode
         raise ReplayError(f"player {player_id} has no episode", name=file.name)
 
     def draw(self, order: Order, position: int, stride: int) -> tuple[Episode, int, int]:

@@ -200,12 +200,13 @@ def observation_space(
     )
     box = gymnasium.spaces.Box
     whole = np.iinfo(np.int32)
-    long = np.iinfo(np.int64)
+    real = np.finfo(np.float32)
     every: dict[str, dict[str, gymnasium.Space[Any]]] = {
         "minimap": {"minimap": box(0, 255, (len(layers), height, width), np.uint8)},
         "units": {
-            "units": box(-np.inf, np.inf, (max_units, len(columns)), np.float32),
-            "unit_tags": box(0, long.max, (max_units,), np.int64),
+            "units": box(real.min, real.max, (max_units, len(columns)), np.float32),
+            # Gymnasium cannot draw samples from a box that ends with the type.
+            "unit_tags": box(0, 1 << 62, (max_units,), np.int64),
             "unit_count": box(0, max_units, (), np.int32),
         },
         "player": {"player": box(whole.min, whole.max, (len(PLAYER),), np.int32)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -28,6 +28,9 @@ from .env import (
 )
 from .library import Order, Source
 from .options import Options, choose
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Bools = npt.NDArray[np.bool_]
 
@@ -204,6 +207,12 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
             slot.begin(lane, self._draw(before, lane))
         slot.fill()
         return slot
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     # What a slot keeps for a lane: the episode, its number, and the lane's next position in
     # the order. The first step of the first lane in any epoch is position 0.

@@ -273,7 +273,7 @@ def test_actions_that_are_none(action: Any) -> None:
         ({"num_envs": 3}, TypeError, "unknown option 'num_envs'"),
         ({"observe": "minmap"}, ValueError, "minimap"),
         ({"observe": ["minimap", "unit"]}, ValueError, "units"),
-        ({"observe": []}, ValueError, "observe"),
+        ({"observe": []}, ValueError, "observation"),
         ({"minimap_layers": ["height_mapp"]}, ValueError, "height_map"),
         ({"unit_columns": ["unit_typ"]}, ValueError, "unit_type"),
         ({"player": "winer"}, ValueError, "did you mean 'winner'"),
