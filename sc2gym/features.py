@@ -7,6 +7,7 @@ unit features and layers, into arrays of the caller's and needs nothing.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sc2gym._fast.features import FeatureUnits, fill_planes
+from sc2gym._fast.recorded import WireSource
 from sc2gym._fast.wire import Decoder
 from sc2gym.observation import (
+    PLAYER,
     SCORE_BY_CATEGORY,
     SCORE_BY_VITAL,
     GameInfo,
@@ -52,6 +55,11 @@ UNIT_FEATURES = (
     *("order_progress_0", "order_progress_1", "order_id_2", "order_id_3", "is_in_cargo"),
     *("buff_duration_remain", "buff_duration_max", "attack_upgrade_level"),
     *("armor_upgrade_level", "shield_upgrade_level"),
+)
+# Those that are layers of `sc2gym.spaces.LAYERS`, by their ids there.
+_MINIMAP_BY_ID = (
+    *("height_map", "visibility_map", "creep", "camera", "player_id", "player_relative"),
+    *("selected", "alerts", "pathable", "buildable"),
 )
 _SELECTED = (
     *("unit_type", "player_relative", "health", "shields", "energy", "transport_slots_taken"),
@@ -143,15 +151,67 @@ def _octets(data: Buffer) -> npt.NDArray[np.uint8]:
     return np.frombuffer(view, np.uint8) if view.nbytes else np.zeros(0, np.uint8)
 
 
+def wire_source(
+    load: Callable[[int], Buffer],
+    game_loops: npt.NDArray[np.int32],
+    *,
+    map_size: tuple[int, int],
+    functions: npt.NDArray[np.int32],
+    types: npt.NDArray[np.uint8],
+    upgrades: npt.NDArray[np.int32],
+    game_info: GameInfo | None = None,
+) -> WireSource:
+    """Frames of recorded observations, for episodes (`sc2gym._fast.recorded`).
+
+    Args:
+        load: Gives the wire bytes of a frame by its ordinal.
+        game_loops: (frames,) the loop of each, ascending.
+        map_size: Width and height of the map in cells.
+        functions: (abilities,) the raw function id of each ability id.
+        types: (n,) the class of each unit type, for the layer "unit_class".
+        upgrades: (n,) the place of each upgrade id in the upgrade vector, -1 for none.
+        game_info: Gives the map's height, pathing and placement, for those layers.
+    """
+    grids = None
+    if game_info is not None and game_info.pathing_grid.size:
+        parts = (game_info.terrain_height, game_info.pathing_grid, game_info.placement_grid)
+        if len({part.shape for part in parts}) == 1:
+            grids = np.ascontiguousarray(np.stack(parts))
+    images = (
+        *_offsets("minimap_renders", _MINIMAP_BY_ID),
+        *(_offset(f"observation.raw_data.map_state.{name}") for name in ("visibility", "creep")),
+        _offset("observation.raw_data.player.camera"),
+    )
+    player = [_offset(f"observation.player_common.{name}") for name in PLAYER]
+    return WireSource(
+        Decoder(schema("ResponseObservation")),
+        functions,
+        load,
+        game_loops,
+        map_size,
+        np.array(images, np.int64),
+        np.array(player, np.int64),
+        types,
+        upgrades,
+        grids,
+    )
+
+
+def _offset(path: str) -> int:
+    """Where a field is in the record of a message."""
+    dtype: Any = schema("ResponseObservation").tables[0].dtype
+    start = 0
+    for name in path.split("."):
+        dtype, offset = dtype.fields[name][:2]
+        start += offset
+    return start
+
+
 @functools.cache
 def _offsets(layers: str, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
     """(layers,) where each layer's image is in the record of a message."""
-    dtype: Any = schema("ResponseObservation").tables[0].dtype
-    start = 0
-    for name in ("observation", "feature_layer_data", layers):
-        dtype, offset = dtype.fields[name][:2]
-        start += offset
-    return np.array([start + dtype.fields[name][1] for name in names], np.int64)
+    where = f"observation.feature_layer_data.{layers}"
+    return np.array([_offset(f"{where}.{name}") for name in names], np.int64)
 
 
 def as_named_arrays(

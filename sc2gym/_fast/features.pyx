@@ -19,49 +19,6 @@ import numpy as np
 
 from sc2gym.errors import CorruptMessageError
 
-cdef enum:
-    UNIT_FEATURES = 46      # pysc2's FeatureUnit
-
-cdef struct Order:
-    uint64_t has
-    uint32_t ability_id
-    Point target_world_space_pos
-    uint64_t target_unit_tag
-    float progress
-
-cdef struct Passenger:
-    uint64_t has
-    uint64_t tag
-    float health
-    float health_max
-    float shield
-    float energy
-    uint32_t unit_type
-    float shield_max
-    float energy_max
-
-cdef struct Image:
-    uint64_t has
-    int32_t bits_per_pixel
-    uint64_t size_has
-    int32_t x
-    int32_t y
-    int64_t offset
-    int64_t length
-
-cdef struct Slot:
-    # Of a hash table from tags to types, for the types of add-ons.
-    uint64_t tag
-    uint32_t unit_type
-
-cdef struct View:
-    # World to pixels: the y axis turned round, then moved, scaled and moved again.
-    double map_height
-    double before_x, before_y
-    double scale_x, scale_y
-    double after_x, after_y
-
-
 cdef inline int64_t whole(double value) noexcept nogil:
     """Towards zero; what no integer can be is the nearest one, not a number is 0."""
     if -9.2e18 < value < 9.2e18:
@@ -89,12 +46,6 @@ cdef class FeatureUnits:
         decoder: Of `ResponseObservation`.
         functions: (abilities,) pysc2's raw function id of each ability id, int32; 0 for none.
     """
-
-    cdef Decoder decoder
-    cdef int units, orders, passengers, buffs
-    cdef const int32_t[::1] functions
-    cdef Slot* slots
-    cdef uint64_t mask          # of the hash table's size, a power of two, less one
 
     def __cinit__(self, Decoder decoder not None, const int32_t[::1] functions not None):
         index = decoder.schema.index
@@ -156,23 +107,28 @@ cdef class FeatureUnits:
         cdef Table* table = self.decoder.tables + self.units
         cdef const Unit* units = <const Unit*> table.data
         cdef const Unit* unit
-        cdef int64_t i, rows = 0
-        cdef bint hashed = False
+        cdef const Passenger* carried = <const Passenger*> (
+            self.decoder.tables[self.passengers].data
+        )
+        cdef int64_t i, j, rows = 0
+        if self.hash_types() < 0:
+            return -1
         for i in range(table.count):
             unit = units + i
             if on_screen and not unit.is_on_screen:
                 continue
-            if unit.add_on_tag and not hashed:
-                if self.hash_types(units, table.count) < 0:
-                    return -1
-                hashed = True
             self.write_unit(out + rows * UNIT_FEATURES, unit, view, tags)
             rows += 1
         if passengers:
             for i in range(table.count):
                 unit = units + i
                 if not on_screen or unit.is_on_screen:
-                    rows += self.write_passengers(out + rows * UNIT_FEATURES, unit, view, tags)
+                    for j in range(unit.passengers.start,
+                                   unit.passengers.start + unit.passengers.count):
+                        self.write_passenger(
+                            out + rows * UNIT_FEATURES, unit, carried + j, view, tags
+                        )
+                        rows += 1
         return rows
 
     cdef void write_unit(
@@ -228,44 +184,47 @@ cdef class FeatureUnits:
         out[44] = u.armor_upgrade_level
         out[45] = u.shield_upgrade_level
 
-    cdef int64_t write_passengers(
-        self, int64_t* out, const Unit* u, const View* view, bint tags
+    cdef void write_passenger(
+        self, int64_t* out, const Unit* u, const Passenger* p, const View* view, bint tags
     ) noexcept nogil:
-        cdef const Passenger* p = <const Passenger*> self.decoder.tables[self.passengers].data
-        cdef int64_t i
-        p += u.passengers.start
-        memset(out, 0, u.passengers.count * UNIT_FEATURES * sizeof(int64_t))
-        for i in range(u.passengers.count):
-            out[0] = p.unit_type
-            out[1] = u.alliance
-            out[2] = whole(p.health)
-            out[3] = whole(p.shield)
-            out[4] = whole(p.energy)
-            out[7] = ratio(p.health, p.health_max)
-            out[8] = ratio(p.shield, p.shield_max)
-            out[9] = ratio(p.energy, p.energy_max)
-            out[11] = u.owner
-            place(view, &u.pos, out + 12)
-            out[29] = <int64_t> p.tag if tags else 0
-            out[40] = 1
-            p += 1
-            out += UNIT_FEATURES
-        return u.passengers.count
+        memset(out, 0, UNIT_FEATURES * sizeof(int64_t))
+        out[0] = p.unit_type
+        out[1] = u.alliance
+        out[2] = whole(p.health)
+        out[3] = whole(p.shield)
+        out[4] = whole(p.energy)
+        out[7] = ratio(p.health, p.health_max)
+        out[8] = ratio(p.shield, p.shield_max)
+        out[9] = ratio(p.energy, p.energy_max)
+        out[11] = u.owner
+        place(view, &u.pos, out + 12)
+        out[29] = <int64_t> p.tag if tags else 0
+        out[40] = 1
 
     @cython.boundscheck(False)  # the ability id is compared with the length
-    cdef inline int64_t function(
+    cdef int64_t function(
         self, const Order* orders, int64_t count, int64_t i
     ) noexcept nogil:
         if i >= count or orders[i].ability_id >= <uint64_t> self.functions.shape[0]:
             return 0
         return self.functions[orders[i].ability_id]
 
-    cdef int hash_types(self, const Unit* units, int64_t count) noexcept nogil:
-        """Fills the hash table; of two units with one tag the later counts, as in pysc2."""
+    cdef int hash_types(self) noexcept nogil:
+        """Fills the hash table, if there are add-ons; -1 if there is no memory for it.
+
+        Of two units with one tag the later counts, as in pysc2.
+        """
+        cdef const Table* table = self.decoder.tables + self.units
+        cdef const Unit* units = <const Unit*> table.data
         cdef uint64_t size = self.mask + 1 if self.slots != NULL else 256
         cdef int64_t i
         cdef Slot* slot
-        while size < 2 * <uint64_t> count:
+        for i in range(table.count):
+            if units[i].add_on_tag:
+                break
+        else:
+            return 0
+        while size < 2 * <uint64_t> table.count:
             size *= 2
         if self.slots == NULL or size != self.mask + 1:
             slot = <Slot*> realloc(self.slots, size * sizeof(Slot))
@@ -274,33 +233,30 @@ cdef class FeatureUnits:
             self.slots = slot
             self.mask = size - 1
         memset(self.slots, 0, size * sizeof(Slot))
-        for i in range(count):
+        for i in range(table.count):
             if units[i].tag:        # no tag means no unit, and an empty slot
                 slot = self.find(units[i].tag)
                 slot.tag, slot.unit_type = units[i].tag, units[i].unit_type
         return 0
 
-    cdef inline Slot* find(self, uint64_t tag) noexcept nogil:
+    cdef Slot* find(self, uint64_t tag) noexcept nogil:
         """The slot that has the tag, or the empty one where it would go."""
         cdef uint64_t i = (tag * 0x9E3779B97F4A7C15ULL) >> 32 & self.mask
         while self.slots[i].tag != tag and self.slots[i].tag != 0:
             i = (i + 1) & self.mask
         return self.slots + i
 
-    cdef inline uint32_t type_of(self, uint64_t tag) noexcept nogil:
+    cdef uint32_t type_of(self, uint64_t tag) noexcept nogil:
         return self.find(tag).unit_type
 
 
-cdef const Image* checked(const Image* image, int64_t height, int64_t width) noexcept nogil:
-    """The image, if it has as many bytes as its size says and is of the size wanted."""
+cdef bint fits(const Image* image, int64_t height, int64_t width) noexcept nogil:
+    """Whether an image is of the size wanted and has as many bytes as that takes."""
     cdef int64_t pixels = height * width
-    if image.x != width or image.y != height:
-        return NULL
-    if image.bits_per_pixel == 1 and image.length == (pixels + 7) // 8:
-        return image
-    if image.bits_per_pixel in (8, 16, 32) and image.length == pixels * (image.bits_per_pixel // 8):
-        return image
-    return NULL
+    cdef int bits = image.bits_per_pixel
+    if image.x != width or image.y != height or bits not in (1, 8, 16, 32):
+        return False
+    return image.length == (pixels + 7) // 8 if bits == 1 else image.length == pixels * (bits // 8)
 
 
 ctypedef fused Pixel:
@@ -386,7 +342,7 @@ def fill_planes(
             continue
         if image.offset < 0 or image.length < 0 or image.length > data.shape[0] - image.offset:
             raise ValueError("these are not the bytes that were read")
-        if checked(image, height, width) == NULL:
+        if not fits(image, height, width):
             raise CorruptMessageError(
                 image.offset,
                 f"an image of {image.x} by {image.y} pixels of {image.bits_per_pixel} bits has "
