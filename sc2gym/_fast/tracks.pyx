@@ -23,6 +23,7 @@ cdef enum:
     NUM_USERS = 16
     SELECTION = 10
     MAX_MEMBERS = 1 << 26       # a long game of many units has a thousandth of that
+    MAX_LOOP = 1 << 24          # so that loops can be added without a thought
 
 # What kind of tracker event an operation is. Positions come as one operation a unit.
 cdef enum:
@@ -182,7 +183,7 @@ cdef void _head(State* s, Unit* u, float x, float y) noexcept nogil:
     u.moving = 0
     u.vx = u.vy = 0
     if speed > 0 and distance > 0.1:
-        u.moving = <int32_t>ceil(distance / speed)
+        u.moving = <int32_t>min(ceil(distance / speed), <double>MAX_LOOP)
         u.vx = (x - u.x) / u.moving
         u.vy = (y - u.y) / u.moving
 
@@ -344,6 +345,9 @@ cdef void _snapshot(State* s, int user, int32_t loop) noexcept nogil:
     cdef int i
     cdef int32_t ordinal
     cdef Py_ssize_t first = s.num_selected, at
+    if first + g.count > MAX_MEMBERS:
+        s.no_memory = True
+        return
     s.selected = <int32_t*>_grown(s.selected, &s.max_selected, s.num_selected + g.count, 4, s)
     s.snapshots = <int32_t*>_grown(s.snapshots, &s.max_snapshots, 4 * (s.num_snapshots + 1), 4, s)
     if s.no_memory:
@@ -429,8 +433,6 @@ cdef void _select(State* s, const CommandOp* op, const uint8_t* bits, const int3
         _snapshot(s, op.user, op.loop)
 
 
-
-
 def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] mask_bits,
           const int32_t[::1] mask_indices, const uint32_t[::1] tags, const int64_t[::1] keys,
           const int8_t[::1] owner_of_user, const float[::1] speed, int32_t end):
@@ -443,7 +445,7 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
         tags, keys: Units added to a group and their places in its order.
         owner_of_user: (16,) player id of each user, 0 for those who do not play.
         speed: Cells a loop by unit type; 0 does not move by itself.
-        end: The loop at which the game ends; units alive then have their last segment end there.
+        end: The game's last loop; units alive then have segments that cover it.
 
     Returns:
         Tracks.
@@ -451,6 +453,8 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
     cdef State s
     cdef Py_ssize_t i = 0, j = 0
     cdef Unit* u
+    if not 0 <= end <= MAX_LOOP:
+        raise ValueError(f"end must be 0 to {MAX_LOOP}, not {end}")
     if owner_of_user.shape[0] != NUM_USERS:
         raise ValueError(f"owner_of_user must have {NUM_USERS} entries")
     _check(ops, commands, mask_bits, mask_indices, tags, keys, speed)
@@ -484,7 +488,7 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
             for i in range(s.num_units):
                 u = &s.units[i]
                 if u.alive:
-                    _advance(&s, u, max(end, u.begin + 1))
+                    _advance(&s, u, max(end, u.begin) + 1)
         if s.no_memory:
             raise MemoryError
         return Tracks(*_arrays(&s), s.bad)
@@ -509,7 +513,7 @@ cdef _check(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1]
     for i in range(ops.shape[0]):
         if not (0 <= ops[i].type < speed.shape[0] and 0 <= ops[i].owner <= MAX_OWNER):
             raise ValueError(f"operation {i}: no such type or owner")
-        if ops[i].loop < 0 or i and ops[i].loop < ops[i - 1].loop:
+        if not 0 <= ops[i].loop <= MAX_LOOP or i and ops[i].loop < ops[i - 1].loop:
             raise ValueError(f"operation {i}: loops must ascend")
     for i in range(commands.shape[0]):
         masks = mask_bits.shape[0] if commands[i].mask_kind == 1 else mask_indices.shape[0]
@@ -522,7 +526,7 @@ cdef _check(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1]
             and 0 <= commands[i].add_count <= tags.shape[0] - commands[i].add_start
         ):
             raise ValueError(f"command {i}: out of range")
-        if commands[i].loop < 0 or i and commands[i].loop < commands[i - 1].loop:
+        if not 0 <= commands[i].loop <= MAX_LOOP or i and commands[i].loop < commands[i - 1].loop:
             raise ValueError(f"command {i}: loops must ascend")
 
 
