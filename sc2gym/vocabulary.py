@@ -224,8 +224,8 @@ def unit_types() -> UnitTypes:
     structure, worker, townhall, army, flying, mineral, geyser = (
         _frozen(column != 0) for column in numbers[:7]
     )
-    radius, _, speed, sight, loops, food = numbers[7:13].astype(np.float32)
-    minerals, vespene, makers = numbers[13:].astype(np.int32)
+    radius, _, speed, sight, loops, food = numbers[7:13].astype(np.float32, order="C")
+    minerals, vespene, makers = numbers[13:].astype(np.int32, order="C")
     return UnitTypes(
         names,
         {name.encode(): place for place, name in enumerate(names) if place},

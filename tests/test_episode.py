@@ -1,0 +1,216 @@
+"""Episodes of real replays against their events, taken one by one."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from sc2gym import spaces, vocabulary
+from sc2gym.columns import NULL
+from sc2gym.episode import Episode, episodes
+from sc2gym.errors import ReplayError, UnsupportedReplayError
+from sc2gym.replay import Replay
+
+EVERYTHING = tuple(spaces.OBSERVATIONS)
+
+
+def arrays_of(max_units: int = 2048) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
+    space, frames = spaces.observation_space(EVERYTHING, max_units=max_units)
+    return frames, {key: np.empty(box.shape, box.dtype) for key, box in space.items()}
+
+
+def frame(episode: Episode, step: int) -> dict[str, npt.NDArray[Any]]:
+    frames, arrays = arrays_of()
+    episode.fill(step, frames, arrays)
+    return arrays
+
+
+def usable(paths: list[Path]) -> list[tuple[Replay, tuple[Episode, ...]]]:
+    found = []
+    for path in paths:
+        replay = Replay.open(path)
+        try:
+            found.append((replay, episodes(replay, "both", 333)))
+        except ReplayError:
+            continue
+    return found
+
+
+def life(replay: Replay) -> list[tuple[int, int, int, int, Any]]:
+    """(place in stream, loop, tag, owner or -1, type name or None): None and -2 is a death."""
+    tag = ["m_unitTagIndex", "m_unitTagRecycle"]
+    events = replay.events(
+        "tracker",
+        {
+            "UnitBorn": [*tag, "m_controlPlayerId", "m_unitTypeName"],
+            "UnitInit": [*tag, "m_controlPlayerId", "m_unitTypeName"],
+            "UnitDied": tag,
+            "UnitOwnerChange": [*tag, "m_controlPlayerId"],
+            "UnitTypeChange": [*tag, "m_unitTypeName"],
+        },
+    )
+    rows = []
+    for event in ("UnitBorn", "UnitInit", "UnitDied", "UnitOwnerChange", "UnitTypeChange"):
+        for row in events[event]:
+            names = row.dtype.names
+            rows.append(
+                (
+                    int(row["_index"]),
+                    event,
+                    int(row["_gameloop"]),
+                    (int(row["m_unitTagIndex"]) << 18) + int(row["m_unitTagRecycle"]),
+                    int(row["m_controlPlayerId"]) if "m_controlPlayerId" in names else None,
+                    replay.blob("tracker", row["m_unitTypeName"])
+                    if "m_unitTypeName" in names
+                    else None,
+                )
+            )
+    return sorted(rows, key=lambda row: row[0])
+
+
+def test_the_units_of_every_frame_are_those_of_the_events(real_replays: list[Path]) -> None:
+    ids = vocabulary.unit_types()
+    known = usable(real_replays)
+    assert len(known) > 15
+    for replay, sides in known:
+        rows = life(replay)
+        for episode in sides:
+            units: dict[int, list[Any]] = {}
+            at = latest = 0
+            for step in range(len(episode) + 1):
+                loop = int(episode.game_loops[step])
+                while at < len(rows):
+                    _, event, when, tag, owner, name = rows[at]
+                    latest = max(latest, min(when, replay.game_loops))
+                    if latest > loop:
+                        break
+                    at += 1
+                    if event in ("UnitBorn", "UnitInit"):
+                        # An index is used again without a death in some streams.
+                        units = {t: u for t, u in units.items() if t >> 18 != tag >> 18}
+                        units[tag] = [name, owner]
+                    elif tag in units and event == "UnitDied":
+                        del units[tag]
+                    elif tag in units and event == "UnitOwnerChange":
+                        units[tag][1] = owner
+                    elif tag in units:
+                        units[tag][0] = name
+                seen = frame(episode, step)
+                count = int(seen["unit_count"])
+                shown = {
+                    int(tag): (int(row[0]), int(row[2]))
+                    for tag, row in zip(
+                        seen["unit_tags"][:count], seen["units"][:count], strict=True
+                    )
+                }
+                expected = {
+                    tag: (
+                        int(ids.ids[ids.index.get(name, 0)]),
+                        owner if 0 < owner < 16 else 16,
+                    )
+                    for tag, (name, owner) in units.items()
+                }
+                assert shown == expected, (replay.name, loop)
+                assert not seen["units"][count:].any() and not seen["unit_tags"][count:].any()
+
+
+def test_actions_are_stepped_as_pysc2_does(pysc2_replays: list[Path]) -> None:
+    for path in pysc2_replays:
+        skips = [int(loop) for loop in path.with_suffix(".skips.txt").read_text().split(",")]
+        (episode,) = episodes(Replay.open(path), 1, "actions")
+        # The file has the loops themselves; the first frame is the game's first.
+        assert episode.game_loops.tolist() == sorted({0, *skips}), path.name
+
+
+def test_frames_are_the_same_whichever_way_they_are_reached(pysc2_replays: list[Path]) -> None:
+    episode = episodes(Replay.open(pysc2_replays[4]), 2, 50)[0]
+    in_order = [frame(episode, step) for step in range(len(episode) + 1)]
+    for step in np.random.default_rng(0).permutation(len(in_order)).tolist()[:100]:
+        for key, array in frame(episode, step).items():
+            np.testing.assert_array_equal(array, in_order[step][key], err_msg=key)
+    again = pickle.loads(pickle.dumps(episode))
+    for key, array in frame(again, 99).items():
+        np.testing.assert_array_equal(array, in_order[99][key], err_msg=key)
+
+
+class Cut(Replay):
+    """A replay whose streams stop after a loop."""
+
+    until = 0
+
+    def events(self, stream: Any, fields: Any) -> Any:
+        found = super().events(stream, fields)
+        return {
+            event: rows[rows["_gameloop"] <= self.until]
+            if "_gameloop" in (rows.dtype.names or ())
+            else rows
+            for event, rows in found.items()
+        }
+
+
+@pytest.mark.parametrize("until", [1, 1000, 5000, 9007])
+def test_no_frame_knows_what_comes_later(pysc2_replays: list[Path], until: int) -> None:
+    data = pysc2_replays[8].read_bytes()
+    cut = Cut(data)
+    cut.until = until
+    whole = episodes(Replay(data), "both", 1)
+    part = episodes(cut, "both", 1)
+    assert len(part) == 2
+    for short in part:
+        (full,) = (e for e in whole if e.player.player_id == short.player.player_id)
+        for key, array in frame(short, until).items():
+            np.testing.assert_array_equal(array, frame(full, until)[key], err_msg=key)
+
+
+def test_player_and_score_are_the_statistics(pysc2_replays: list[Path]) -> None:
+    replay = Replay.open(pysc2_replays[0])
+    stats = replay.events("tracker", {"PlayerStats": None})["PlayerStats"]
+    for episode in episodes(replay, "both", 160):
+        own = stats[stats["m_playerId"] == episode.player.player_id]
+        for step in (1, 20, 90):
+            loop = episode.game_loops[step]
+            row = own[own["_gameloop"] <= loop][-1]
+            player = frame(episode, step)["player"]
+            assert player[0] == episode.player.player_id
+            for place, name in enumerate(("MineralsCurrent", "VespeneCurrent"), start=1):
+                assert row[f"m_stats.m_scoreValue{name}"] not in (NULL,)
+                assert player[place] == row[f"m_stats.m_scoreValue{name}"]
+            assert player[3] == row["m_stats.m_scoreValueFoodUsed"] // 4096
+            assert player[6] == row["m_stats.m_scoreValueWorkersActiveCount"]
+        assert (np.diff(episode.score) >= -1000).all() and episode.score[-1] > 1000
+
+
+def test_without_tracker_events_there_is_no_episode(data_dir: Path) -> None:
+    path = data_dir / "replays/tricky/4.1.2.60604-anonymised.SC2Replay"
+    with pytest.raises(UnsupportedReplayError, match="no tracker events"):
+        episodes(Replay.open(path))
+
+
+def test_bad_unit_ids_are_counted_and_rewinds_survived(data_dir: Path) -> None:
+    tricky = data_dir / "replays/tricky"
+    for name in ("2.0.11.26825-bad-unit-ids", "2.1.3.28667-loop-rewind"):
+        for episode in episodes(Replay.open(tricky / f"{name}.SC2Replay")):
+            assert (np.diff(episode.game_loops) > 0).all()
+            assert int(frame(episode, len(episode))["unit_count"]) > 0
+    assert (
+        episodes(Replay.open(tricky / "2.1.3.28667-loop-rewind.SC2Replay"))[0].game_loops[-1]
+        <= 3787
+    )
+
+
+def test_sides_and_wrong_options(pysc2_replays: list[Path]) -> None:
+    replay = Replay.open(pysc2_replays[8])
+    winner, loser = episodes(replay, "winner")[0], episodes(replay, "loser")[0]
+    assert (winner.outcome, loser.outcome) == (1.0, -1.0)
+    assert winner.opponent == loser.player
+    assert episodes(replay, 7) == ()
+    for wrong in ({"players": "bth"}, {"step_mul": 0}, {"step_mul": "action"}):
+        with pytest.raises(ValueError, match="must be"):
+            episodes(replay, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(IndexError, match="step"):
+        winner.fill(len(winner) + 1, *arrays_of())
