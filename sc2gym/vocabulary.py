@@ -362,7 +362,7 @@ def _functions_of_abilities() -> npt.NDArray[np.int32]:
             by_kind[key] = min(by_kind.get(key, function.id), function.id)
     size = max(max(general), max(ability for ability, _ in by_kind)) + 1
     table = np.full((len(_PREFERRED), size), UNKNOWN, np.int32)
-    for ability in range(1, size):
+    for ability in {*general, *(ability for ability, _ in by_kind)} - {0}:
         stands_for = general.get(ability) or ability
         for target, kinds in enumerate(_PREFERRED):
             for candidate in (stands_for, ability):

@@ -92,11 +92,12 @@ FLYING = {
 }  # fmt: skip
 # What the API gives a race and a speed or weapon, yet nobody would count as army.
 NOT_ARMY = {
-    "Larva", "Egg", "Overlord", "OverlordTransport", "OverlordCocoon",
-    "TransportOverlordCocoon", "Overseer", "OverseerSiegeMode", "Interceptor", "Broodling", "BroodlingEscort",
-    "AdeptPhaseShift", "Changeling", "ChangelingZealot", "ChangelingMarine", "ChangelingMarineShield",
-    "ChangelingZergling", "ChangelingZerglingWings", "KD8Charge", "ReleaseInterceptorsBeacon",
-    "ParasiticBombDummy", "OracleStasisTrap", "AutoTurret", "PointDefenseDrone",
+    "Larva", "Egg", "Overlord", "OverlordTransport", "OverlordCocoon", "TransportOverlordCocoon",
+    "Overseer", "OverseerSiegeMode", "Interceptor", "Broodling", "BroodlingEscort",
+    "AdeptPhaseShift", "Changeling", "ChangelingZealot", "ChangelingMarine",
+    "ChangelingMarineShield", "ChangelingZergling", "ChangelingZerglingWings", "KD8Charge",
+    "ReleaseInterceptorsBeacon", "ParasiticBombDummy", "OracleStasisTrap", "AutoTurret",
+    "PointDefenseDrone",
 }  # fmt: skip
 
 
