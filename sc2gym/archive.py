@@ -19,10 +19,20 @@ from sc2gym.errors import CorruptReplayError, UnsupportedReplayError
 MAX_TABLE_ENTRIES = 4096
 """Hash or block table entries allowed; real replays have 16 to 32."""
 
-MAX_MEMBER_BYTES = 256 << 20
-"""Bytes that one member may unpack to; the largest seen in real replays is below 4 MB."""
+MAX_FILE_BYTES = 64 << 20
+"""Bytes that a replay file may have; real ones stay below 5 MB."""
+
+MAX_STREAM_BYTES = 32 << 20
+"""Bytes that an event stream may unpack to; the largest seen in real replays is below 4 MB."""
+
+MAX_MEMBER_BYTES = 2 << 20
+"""Bytes that any other member may unpack to, which become objects; real ones stay below 64 KB."""
+
+MAX_HEADER_BYTES = 1 << 16
+"""Bytes of the replay's header, likewise; real ones have some 200."""
 
 _MAGIC = (b"MPQ\x1a", b"MPQ\x1b")
+_STREAMS = tuple(f"replay.{stream}.events" for stream in ("game", "tracker", "message"))
 
 
 class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
@@ -40,6 +50,8 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
         if data[:4] not in _MAGIC:
             raise UnsupportedReplayError(_not_a_replay(data))
         self._size = len(data)
+        if self._size > MAX_FILE_BYTES:
+            raise CorruptReplayError(MAX_FILE_BYTES, "larger than any replay")
         try:
             super().__init__(io.BytesIO(data), listfile=False)
         except struct.error as error:
@@ -63,7 +75,7 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
         if block is None:
             raise UnsupportedReplayError("an archive without a replay header, so not a replay")
         content: bytes = block["content"]
-        return content
+        return content[:MAX_HEADER_BYTES]
 
     def read_member(self, name: str) -> bytes | None:
         """A member, unpacked; None if the archive has no such member or it is empty.
@@ -84,7 +96,7 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
             raise UnsupportedReplayError(f"{name} is encrypted or imploded, as no replay's is")
         if offset + block.archived_size > self._size:
             raise CorruptReplayError(offset, "lies beyond the end of the file", member=name)
-        if block.size > MAX_MEMBER_BYTES:
+        if block.size > (MAX_STREAM_BYTES if name in _STREAMS else MAX_MEMBER_BYTES):
             raise CorruptReplayError(offset, f"claims {block.size} bytes", member=name)
         self.file.seek(offset)
         packed = self.file.read(block.archived_size)
@@ -123,6 +135,8 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
         # What would not have shrunk is stored as it is.
         if not flags & mpyq.MPQ_FILE_COMPRESS or len(packed) >= size:
             return packed
+        if not packed:
+            raise ValueError("nothing where there should be something")
         kind, body = packed[0], packed[1:]
         if kind == 0:
             return body

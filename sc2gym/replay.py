@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sc2gym import columns, protocol
-from sc2gym.archive import Archive
+from sc2gym.archive import MAX_FILE_BYTES, Archive
 from sc2gym.errors import CorruptReplayError, ReplayError, UnsupportedReplayError
 from sc2gym.protocol import VERSIONED, BuildPolicy, EventTypes, Protocol, Stream
 
@@ -116,7 +116,9 @@ class Replay:
             return cls(source, name=name or "<bytes>", builds=builds)
         path = fspath(source)
         try:
-            data = Path(path).expanduser().read_bytes()
+            with Path(path).expanduser().open("rb") as file:
+                # One byte more than allowed tells; a film under a replay's name is not read whole.
+                data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise ReplayError(error.strerror or str(error), name=name or path) from error
         replay = cls(data, name=name or path, builds=builds)
@@ -154,6 +156,8 @@ class Replay:
             or not isinstance(header.get("m_elapsedGameLoops"), int)
         ):
             raise CorruptReplayError(0, "the header lacks the game's version or length")
+        if not 0 <= header["m_elapsedGameLoops"] < 1 << 31:
+            raise CorruptReplayError(0, f"a game of {header['m_elapsedGameLoops']} loops")
         return header
 
     @property
@@ -276,10 +280,11 @@ class Replay:
     @cached_property
     def players(self) -> tuple[Player, ...]:
         """The playing sides in order of their player ids; observers are not among them."""
+        listed = (self.metadata or {}).get("Players")
         rated = {
-            entry.get("PlayerID"): entry
-            for entry in (self.metadata or {}).get("Players") or []
-            if isinstance(entry, dict)
+            entry["PlayerID"]: entry
+            for entry in (listed if isinstance(listed, list) else [])
+            if isinstance(entry, dict) and isinstance(entry.get("PlayerID"), int)
         }
         entries = list(enumerate(self.details.get("m_playerList") or [], start=1))
         # A player who had left before the file was saved is marked as an observer too.
@@ -307,7 +312,7 @@ class Replay:
             color=(color.get("m_r", 0), color.get("m_g", 0), color.get("m_b", 0)),
             result=_RESULTS.get(entry.get("m_result", 0), "undecided"),
             mmr=_rating(rated.get("MMR"), user.get("m_scaledRating")),
-            apm=rated.get("APM"),
+            apm=_number(rated.get("APM")),
             is_ai=is_ai,
         )
 
@@ -500,9 +505,15 @@ def _race(entry: dict[str, Any], extra: dict[str, Any]) -> str:
     return assigned or _LOCAL_RACES.get(_text(entry.get("m_race")).lower(), "Unknown")
 
 
+def _number(value: object) -> float | None:
+    # JSON may hold anything, NaN and infinity included.
+    return value if isinstance(value, (int, float)) and abs(value) < 1e9 else None
+
+
 def _rating(*candidates: object) -> int | None:
     # Unrated players carry 0 or a large negative number.
-    return next((int(r) for r in candidates if isinstance(r, (int, float)) and r > 0), None)
+    numbers = (_number(candidate) for candidate in candidates)
+    return next((int(rating) for rating in numbers if rating is not None and rating > 0), None)
 
 
 def _read_attributes(data: bytes) -> dict[str, Any]:

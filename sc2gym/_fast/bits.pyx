@@ -262,6 +262,8 @@ cdef void walk(Walk* w, int index, char* row) noexcept nogil:
                     break
     elif node.kind == BITARRAY:
         value = read_number(w, node)
+        if value < 0:
+            fail(c, BAD_NUMBER, value)
         if w.versioned:
             start = <int64_t>take_bytes(c, (<uint64_t>value + 7) >> 3) * 8
         else:
@@ -423,7 +425,10 @@ cdef class Types:
                 result.append(self._object(w, node.child))
                 length -= 1
         elif node.kind == BITARRAY:
-            length = <uint64_t>read_number(w, node)
+            value = read_number(w, node)
+            length = <uint64_t>value
+            if value < 0:
+                fail(c, BAD_NUMBER, value)
             if w.versioned:
                 start = take_bytes(c, (length + 7) >> 3)
                 if not c.error:
