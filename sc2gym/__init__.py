@@ -2,6 +2,8 @@
 
 import gymnasium
 
+from sc2gym.env import SC2ReplayEnv
+from sc2gym.episode import Episode, episodes
 from sc2gym.errors import (
     CheckpointError,
     CorruptReplayError,
@@ -10,17 +12,25 @@ from sc2gym.errors import (
     SC2GymError,
     UnsupportedReplayError,
 )
+from sc2gym.library import Library, Order
 from sc2gym.replay import Player, Replay
+from sc2gym.vector import SC2ReplayVectorEnv
 
 __all__ = [
     "CheckpointError",
     "CorruptReplayError",
+    "Episode",
+    "Library",
+    "Order",
     "Player",
     "RecordingError",
     "Replay",
     "ReplayError",
     "SC2GymError",
+    "SC2ReplayEnv",
+    "SC2ReplayVectorEnv",
     "UnsupportedReplayError",
+    "episodes",
 ]
 
 gymnasium.register(

@@ -59,7 +59,10 @@ class SC2ReplayEnv(gymnasium.Env[Observation, np.int64]):
         ReplayError: No replay can be used, or one cannot and `on_error` is "raise".
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 24}  # noqa: RUF012
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": ["rgb_array", "human"],
+        "render_fps": 24,
+    }
 
     def __init__(self, replays: Source | Iterable[Source] | None = None, **options: Any):
         self.options = Options.of({"replays": replays, **options})

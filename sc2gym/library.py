@@ -274,7 +274,7 @@ class Library:
 
         def decode() -> tuple[tuple[Episode, ...], int]:
             decoded = episodes(file.open(), "both", self.step_mul)
-            return decoded, sum(each.nbytes for each in decoded)
+            return decoded, _nbytes(decoded)
 
         # All sides at once: they share most of their memory.
         decoded: tuple[Episode, ...] = _cache.get((file.key, self.step_mul), decode)
@@ -339,6 +339,14 @@ class Library:
     def cache_info(self) -> CacheInfo:
         """Hits, evictions and bytes of the decoded replays that the process keeps."""
         return _cache.info()
+
+
+def _nbytes(decoded: tuple[Episode, ...]) -> int:
+    # The size of each side has in it what all share, which is most of it.
+    arrays = [
+        each.game_loops.nbytes + each.expert_actions.nbytes + each.score.nbytes for each in decoded
+    ]
+    return max(each.nbytes for each in decoded) + sum(arrays) - max(arrays)
 
 
 def _name(source: Path | bytes) -> str:

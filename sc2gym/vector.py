@@ -72,7 +72,7 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         ReplayError: No replay can be used, or one cannot and `on_error` is "raise".
     """
 
-    metadata = {  # noqa: RUF012
+    metadata: dict[str, Any] = {  # noqa: RUF012
         "render_modes": ["rgb_array"],
         "render_fps": SC2ReplayEnv.metadata["render_fps"],
         "autoreset_mode": AutoresetMode.NEXT_STEP,
