@@ -236,8 +236,11 @@ def allocate(
 
 
 def warn_shared(library: Library, lanes: int) -> None:
-    """Warns where there are more lanes, in all shards together, than episodes."""
-    if lanes > len(library):
+    """Warns where there are more lanes, in all shards together, than episodes.
+
+    Not about the samples: they are few, and nobody chose them.
+    """
+    if lanes > len(library) and not library.is_samples:
         warnings.warn(
             f"{lanes} environments share {len(library)} episodes: some show the same game at"
             " the same time",

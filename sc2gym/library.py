@@ -188,6 +188,7 @@ class Library:
 
     Attributes:
         skipped: (name, reason) of every replay left out so far.
+        is_samples: Whether these are the samples, for want of anything else.
 
     Raises:
         FileNotFoundError, ValueError, TypeError: As in `find`.
@@ -209,6 +210,7 @@ class Library:
         self.skipped: list[tuple[str, str]] = []
         if cache_bytes is not None:
             _cache.max_bytes = cache_bytes
+        self.is_samples = replays is None and not os.environ.get(ENVIRONMENT_VARIABLE)
         found = find(replays)
         self._episodes: list[tuple[_File, int]] = []
         self._bad: set[int] = set()

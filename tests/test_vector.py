@@ -432,6 +432,12 @@ def test_lanes_that_share_episodes_say_so() -> None:
     assert set(infos["player"].tolist()) == {1, 2}
 
 
+def test_the_samples_are_shared_without_a_word() -> None:
+    envs = SC2ReplayVectorEnv(num_envs=4 * len(SOME))
+    _, infos = envs.reset(seed=0)
+    assert len(set(infos["replay"].tolist())) == len(SOME)
+
+
 def test_slots_refuse_memory_that_does_not_fit() -> None:
     rules = Rules(Frames([0], (8, 8), [0], 4, 3), True, 10, "imitation", "NextStep", None)
     assert len(Slot({"minimap": np.empty((2, 1, 8, 8), np.uint8)}, rules)) == 2
