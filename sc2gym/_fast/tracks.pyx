@@ -7,10 +7,10 @@ groups are followed, and a command with a target gives the selected units a velo
 Nothing at a loop depends on anything later, and commands count from the loop after theirs.
 """
 
-from libc.math cimport ceil, hypot
+from libc.math cimport ceil, sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
@@ -149,6 +149,10 @@ cdef void* _grown(void* memory, Py_ssize_t* size, Py_ssize_t needed, size_t item
     return moved
 
 
+cdef inline double _distance(double x, double y) noexcept nogil:
+    return sqrt(x * x + y * y)      # squares of cells do not overflow, so no need of hypot
+
+
 cdef void _cut(State* s, Unit* u, int32_t loop) noexcept nogil:
     # Ends the segment under way at `loop` and begins the next there, alike.
     cdef Segment* segment
@@ -178,7 +182,7 @@ cdef void _cut(State* s, Unit* u, int32_t loop) noexcept nogil:
 
 cdef void _head(State* s, Unit* u, float x, float y) noexcept nogil:
     # Sets out for a point from where the unit is at the beginning of its segment.
-    cdef double distance = hypot(x - u.x, y - u.y)
+    cdef double distance = _distance(x - u.x, y - u.y)
     cdef float speed = s.speed[u.type]
     u.moving = 0
     u.vx = u.vy = 0
@@ -397,14 +401,23 @@ cdef void _command(State* s, const CommandOp* op, int owner) noexcept nogil:
             if op.motion >= RALLIES:
                 u.rallies, u.rally_x, u.rally_y = True, x, y
         elif op.motion == ONE_GOES:
-            distance = hypot(x - u.x - u.vx * min(u.moving, loop - u.begin),
-                             y - u.y - u.vy * min(u.moving, loop - u.begin))
+            distance = _distance(x - u.x - u.vx * min(u.moving, loop - u.begin),
+                                 y - u.y - u.vy * min(u.moving, loop - u.begin))
             if distance < least:
                 least, nearest = distance, u
         else:
             _send(s, u, loop, x, y, op.queued)
     if nearest != NULL:
         _send(s, nearest, loop, x, y, op.queued)
+
+
+cdef inline void _copy(Group* into, const Group* group) noexcept nogil:
+    # Most groups are a fraction of what they may be. A damaged file may copy one onto itself.
+    if into == group:
+        return
+    into.count = group.count
+    memcpy(into.key, group.key, group.count * sizeof(group.key[0]))
+    memcpy(into.tag, group.tag, group.count * sizeof(group.tag[0]))
 
 
 cdef void _select(State* s, const CommandOp* op, const uint8_t* bits, const int32_t* indices,
@@ -419,14 +432,14 @@ cdef void _select(State* s, const CommandOp* op, const uint8_t* bits, const int3
         for i in range(op.add_start, op.add_start + op.add_count):
             _add(g, tags[i], keys[i])
     elif op.action in (0, 4):           # set, or set and steal
-        g[0] = selection[0]
+        _copy(g, selection)
     elif op.action in (1, 5):           # append, or append and steal
         _remove(g, op.mask_kind, mask_bits, mask_indices, op.mask_count)
         for i in range(selection.count):
             _add(g, selection.tag[i], selection.key[i])
     elif op.action == 2:                # recall
         _remove(g, op.mask_kind, mask_bits, mask_indices, op.mask_count)
-        selection[0] = g[0]
+        _copy(selection, g)
     elif op.action == 3:                # clear
         g.count = 0
     if op.group == SELECTION or op.action == 2:
@@ -531,22 +544,27 @@ cdef _check(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1]
 
 
 cdef tuple _arrays(State* s):
-    # Sorted by unit, then time; units emit their own segments in order, so a stable sort will do.
+    # Sorted by unit, then time. Units emit their own segments in order, so counting them does.
     segments = np.empty(s.num_segments, SEGMENT)
-    cdef Segment[::1] rows = segments
-    cdef Py_ssize_t i
-    for i in range(s.num_segments):
-        rows[i] = s.segments[i]
-    segments = segments[np.argsort(segments["unit"], kind="stable")]
     tags = np.empty(s.num_units, np.int64)
-    births = np.empty(s.num_units, np.int32)
+    births = np.full(s.num_units, -1, np.int32)
+    cdef Segment[::1] rows = segments
     cdef int64_t[::1] tag = tags
+    cdef int32_t[::1] birth = births
+    cdef int64_t[::1] place = np.zeros(s.num_units + 1, np.int64)
+    cdef Py_ssize_t i
+    cdef int32_t unit
+    for i in range(s.num_segments):
+        place[s.segments[i].unit + 1] += 1
     for i in range(s.num_units):
+        place[i + 1] += place[i]
         tag[i] = (<int64_t>s.units[i].tag_index << RECYCLE_BITS) + s.units[i].recycle
-    first = np.searchsorted(segments["unit"], np.arange(s.num_units))
-    inside = first < len(segments)
-    births[:] = -1
-    births[inside] = segments["begin"][first[inside]]
+    for i in range(s.num_segments):
+        unit = s.segments[i].unit
+        if birth[unit] < 0:
+            birth[unit] = s.segments[i].begin
+        rows[place[unit]] = s.segments[i]
+        place[unit] += 1
     snapshots = np.empty((s.num_snapshots, 4), np.int32)
     selected = np.empty(s.num_selected, np.int32)
     cdef int32_t[:, ::1] snapshot = snapshots
