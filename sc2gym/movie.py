@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from .render import Picture
+    from .picture import Picture
 
 #: What `save` writes, by the ending of the file's name.
 FORMATS = (".gif", ".mp4")

@@ -12,11 +12,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from .. import movie, render
+from .. import movie
 from ..episode import Episode, episodes
 from ..errors import ReplayError
 from ..library import find
+from ..picture import Picture
 from ..progress import Progress, clock, track
+from ..render import frame
 from ..replay import Replay
 from ..vocabulary import RAW_FUNCTIONS
 from .play import count
@@ -153,8 +155,8 @@ def _write_pictures(replay: Replay, out: Path) -> None:
     opponent = sides[1] if len(sides) == 2 else None
     game, steps = sides[0], len(sides[0]) + 1
 
-    def draw(step: int) -> render.Picture:
-        return render.frame(game, step, opponent=opponent)
+    def draw(step: int) -> Picture:
+        return frame(game, step, opponent=opponent)
 
     Image.fromarray(draw(_busiest(sides))).save(out / "picture.png")
     pictures = track(map(draw, range(steps)), "drawing", total=steps, unit="pictures")

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import movie, render
+from .. import movie
+from ..picture import SIZE, Picture
 from ..progress import clock, track
+from ..render import frame
 
 if TYPE_CHECKING:
     from ..episode import Episode
@@ -44,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--size",
         type=_size,
-        default=render.SIZE,
+        default=SIZE,
         metavar="H,W",
-        help=f"height and width of the picture in pixels ({render.SIZE[0]},{render.SIZE[1]})",
+        help=f"height and width of the picture in pixels ({SIZE[0]},{SIZE[1]})",
     )
 
 
@@ -75,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(pictures: Iterator[render.Picture], fps: float, title: str) -> None:
+def _show(pictures: Iterator[Picture], fps: float, title: str) -> None:
     window = movie.Window(title, fps)
     try:
         for picture in pictures:
@@ -87,9 +89,9 @@ def _show(pictures: Iterator[render.Picture], fps: float, title: str) -> None:
 
 def _pictures(
     episode: Episode, opponent: Episode | None, steps: range, size: tuple[int, int]
-) -> Iterator[render.Picture]:
+) -> Iterator[Picture]:
     for step in steps:
-        yield render.frame(episode, step, size, opponent=opponent)
+        yield frame(episode, step, size, opponent=opponent)
 
 
 def _side(sides: tuple[Episode, ...], player: int | None) -> Episode:
