@@ -332,6 +332,12 @@ class Recording:
         return Recording, (self.path,)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of memory: the index, and the block that a reader keeps."""
+        index = self.game_loops.nbytes + self.first_frames.nbytes + 32 * len(self._checksums)
+        return index + sum(len(b.data) for b in self._summaries) + BLOCK_BYTES
+
+    @property
     def num_blocks(self) -> int:
         """How many blocks the frames lie in."""
         return len(self._offsets)

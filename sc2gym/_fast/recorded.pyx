@@ -61,6 +61,9 @@ cdef inline uint8_t pixel_at(const Image* image, Bytes data, int64_t i) noexcept
     return <uint8_t> max(0, min(word, 255))
 
 
+# The garbage collector would drop what `wire` is a buffer of without releasing the buffer. What
+# else is in a cycle with a source (the traceback of its `failure`) is enough to break the cycle.
+@cython.no_gc_clear
 cdef class WireSource(FrameSource):
     """One player's frames, read from the wire when they are asked for.
 
