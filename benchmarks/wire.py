@@ -129,7 +129,8 @@ def main() -> None:
     load_pysc2()
     paths = sorted(options.folder.rglob("*.ResponseObservation.pb"))
     if not paths:
-        raise SystemExit(f"no *.ResponseObservation.pb in {options.folder}")
+        print(f"nothing to measure: no *.ResponseObservation.pb in {options.folder}")
+        return
 
     print("times in microseconds; x: so many times faster; /copy: so many times a plain copy\n")
     heads = ("parse", "decode", "x", "/copy", "pysc2", "views", "x", "arrays", "x", "/copy")

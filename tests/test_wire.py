@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("s2clientprotocol", reason="needs the game extra")
-pytest.importorskip("sc2gym.game")
 
 from wire_oracle import assert_same, messages, parse, schema
 

@@ -1,5 +1,8 @@
 """Protobuf's wire format, byte by byte: varints, tags, lengths, and skipping what is not known.
 
+The counterpart of `cursor` for messages, where every message has an end of its own and most of a
+reader's time goes into moving on by a byte: the position is a pointer in a register.
+
 Each reader takes where to read and where the enclosing message ends, and returns where the next
 thing begins, NULL if there is no such thing before the end. Nothing is read at or after `end`.
 Source: https://protobuf.dev/programming-guides/encoding/. What is accepted is what protobuf's

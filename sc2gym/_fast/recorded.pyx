@@ -383,6 +383,7 @@ cdef class WireSource(FrameSource):
                 if 0 <= y < self.grids.shape[1] and x < self.grids.shape[2]:
                     plane[row * layout.minimap_width + column] = self.grids[which, y, x]
 
+    @cython.boundscheck(False)  # images has a place for it
     cdef void draw_camera(self, const Layout* layout, uint8_t* plane) noexcept nogil:
         cdef const Point* camera = <const Point*> (
             self.decoder.tables[0].data + self.images[NUM_RECORDED + 2]

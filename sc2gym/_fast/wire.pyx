@@ -13,7 +13,6 @@ packed or not, unknown fields and fields of another wire type are skipped. One t
 an enum value that the schema's writers did not know yet is kept, not dropped.
 """
 
-cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -29,9 +28,9 @@ import numpy as np
 from sc2gym.errors import CorruptMessageError
 
 cdef enum Kind:
-    # What a field holds and so how it is written; repeated ones come after REPEATED.
+    # What a field holds and so how it is written; the last row are repeated fields.
     UNKNOWN, INT32, INT64, BOOL, FLOAT, BLOB, MESSAGE, OPTIONAL,
-    REPEATED, INT32S, INT64S, FLOATS, BLOBS, MESSAGES
+    INT32S, INT64S, FLOATS, BLOBS, MESSAGES
 
 # For the schema compiler, which builds arrays of `Field`.
 KINDS = {
@@ -347,7 +346,8 @@ cdef class Decoder:
         try:
             array = np.empty(2 * table.capacity, old.dtype)
             # All bytes, so that equal messages make equal tables down to the padding.
-            array.view(np.uint8)[:table.count * table.row] = old.view(np.uint8)[:table.count * table.row]
+            used = table.count * table.row
+            array.view(np.uint8)[:used] = old.view(np.uint8)[:used]
             self._store(index, array)
         except MemoryError:
             return -1
