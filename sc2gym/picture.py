@@ -25,8 +25,9 @@ Color = tuple[int, int, int]
 #: (height, width) of a picture: both whole multiples of 16, as video codecs like them.
 SIZE = (608, 512)
 
-# What a mark on the map stands for. Later ones are drawn over earlier ones.
-MINERALS, GEYSER, NEUTRAL, STRUCTURE, WORKER, UNIT = range(6)
+# What a mark on the map stands for; small are workers, larvae and the like. Later ones are drawn
+# over earlier ones.
+MINERALS, GEYSER, NEUTRAL, STRUCTURE, SMALL, UNIT = range(6)
 OWN, ENEMY, NOBODY = range(3)
 
 BACKDROP: Color = (9, 12, 17)
@@ -175,7 +176,7 @@ def _draw_map(
 
 _NEUTRAL_COLORS = {MINERALS: MINERAL_BLUE, GEYSER: GAS_GREEN}
 # Drawn true to scale an army would hardly show: a marine is 0.4 cells of 160.
-_EXAGGERATION = {MINERALS: 0.9, GEYSER: 0.9, NEUTRAL: 0.9, STRUCTURE: 1.0, WORKER: 1.7, UNIT: 2.3}
+_EXAGGERATION = {MINERALS: 0.9, GEYSER: 0.9, NEUTRAL: 0.9, STRUCTURE: 1.0, SMALL: 1.7, UNIT: 2.3}
 
 
 def _draw_mark(
@@ -197,7 +198,7 @@ def _draw_mark(
         pen.rectangle(box, fill=_mix(color, BACKDROP, 0.18), outline=edge, width=border)
     elif kind == STRUCTURE:
         pen.rectangle(box, fill=_mix(color, BACKDROP, 0.78), outline=color, width=border)
-    elif kind == WORKER:
+    elif kind == SMALL:
         pen.ellipse(box, fill=_mix(color, TEXT, 0.25))
     else:
         pen.ellipse(box, fill=_mix(color, TEXT, 0.12), outline=edge, width=border)

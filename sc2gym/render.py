@@ -17,9 +17,9 @@ from .picture import (
     NOBODY,
     OWN,
     SIZE,
+    SMALL,
     STRUCTURE,
     UNIT,
-    WORKER,
     Color,
     Picture,
     Scene,
@@ -65,7 +65,10 @@ def look(episode: Episode, step: int, opponent: Episode | None = None) -> Scene:
     units = dict(zip(_COLUMNS, arrays["units"][: int(arrays["unit_count"])].T, strict=True))
     map_width, map_height = episode.map_size
     loop = int(episode.game_loops[step])
-    alliances = units["alliance"].astype(np.int64)
+    types, alliances = (units[key].astype(np.int64) for key in ("unit_type", "alliance"))
+    kinds = _kinds()[types.clip(0, len(_kinds()) - 1)]
+    owners = _OWNERS[alliances.clip(0, len(_OWNERS) - 1)]
+    resources = (kinds == MINERALS) | (kinds == GEYSER)
     height_map, camera = arrays["minimap"]
     return Scene(
         map_name=episode.map_name,
@@ -76,8 +79,8 @@ def look(episode: Episode, step: int, opponent: Episode | None = None) -> Scene:
         caption=_last_function(episode, step),
         x=units["x"],
         y=map_height - units["y"],
-        kinds=_kinds()[units["unit_type"].astype(np.int64).clip(0, len(_kinds()) - 1)],
-        owners=_OWNERS[alliances.clip(0, len(_OWNERS) - 1)],
+        kinds=np.where((owners == NOBODY) & ~resources, NEUTRAL, kinds),
+        owners=owners,
         radii=units["radius"],
         finished=units["build_progress"] >= 100,
         camera=_outline(camera, episode.map_size),
@@ -138,12 +141,10 @@ def _view() -> tuple[Any, Frames]:
 def _kinds() -> npt.NDArray[np.int64]:
     """What mark a unit gets, by the game's id of its type."""
     types = vocabulary.unit_types()
-    kinds = np.full(int(types.ids.max()) + 1, UNIT)
-    kinds[0] = NEUTRAL
+    kinds = np.full(int(types.ids.max()) + 1, SMALL)
     for kind, chosen in (
-        (NEUTRAL, types.race == "Neutral"),
+        (UNIT, types.is_army),
         (STRUCTURE, types.is_structure),
-        (WORKER, types.is_worker),
         (MINERALS, types.is_mineral),
         (GEYSER, types.is_geyser),
     ):

@@ -69,7 +69,7 @@ def test_units_have_their_players_colour_where_they_are():
             (20, 80, picture.STRUCTURE, picture.OWN, 2.5, True),
             (30, 30, picture.UNIT, picture.OWN, 0.8, True),
             (80, 20, picture.STRUCTURE, picture.ENEMY, 2.5, True),
-            (70, 70, picture.WORKER, picture.ENEMY, 0.5, True),
+            (70, 70, picture.SMALL, picture.ENEMY, 0.5, True),
             (50, 90, picture.MINERALS, picture.NOBODY, 1.0, True),
             (50, 10, picture.GEYSER, picture.NOBODY, 1.5, True),
             (10, 10, picture.NEUTRAL, picture.NOBODY, 2.0, True),
