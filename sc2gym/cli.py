@@ -148,6 +148,7 @@ def _parser(argv: Sequence[str]) -> _Parser:
         description="StarCraft II replays as Gymnasium environments.",
         epilog=_EXAMPLES,
     )
+    parser.given = argv
     parser.add_argument("--version", action="version", version=f"sc2gym {_version()}")
     parser.subparsers = parser.add_subparsers(
         dest="command",

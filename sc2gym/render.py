@@ -178,4 +178,5 @@ def _whole_map(layer: Picture, map_size: tuple[int, int]) -> Picture:
 
 def _scale(layer: Picture, map_size: tuple[int, int]) -> float:
     """Pixels a cell."""
-    return min(layer.shape[0] / max(1, map_size[1]), layer.shape[1] / max(1, map_size[0]))
+    height, width = layer.shape
+    return float(min(height / max(1, map_size[1]), width / max(1, map_size[0])))

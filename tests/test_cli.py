@@ -217,10 +217,10 @@ def test_a_table_keeps_its_columns_with_wide_and_hostile_letters():
         ("player", "mmr"), [("뉴메타", "12"), ("e\u0301\x1b[31m\n", "3"), ("plain", "4567")]
     )
     assert table.splitlines() == [
-        "player     mmr",
-        "뉴메타      12",
-        "e\u0301?[31m?      3",
-        "plain     4567",
+        "player    mmr",
+        "뉴메타     12",
+        "e\u0301?[31m?     3",
+        "plain    4567",
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Steps, reports, and writes the pictures."""
-    with gymnasium.make_vec(
+    envs = gymnasium.make_vec(
         "sc2gym:SC2Replay-v0", num_envs=arguments.num_envs, replays=arguments.replays
-    ) as envs:
+    )
+    with closing(envs):
         print(f"SC2Replay-v0, {arguments.num_envs} environments")
         print(f"  observation  {_describe(envs.observation_space)}")
         print(f"  action       {envs.single_action_space} for each")
@@ -83,7 +85,7 @@ class _Seen:
         lines = [
             f"{self.steps:,} steps in {self.seconds:.2f} s:"
             f" {self.steps / self.seconds:,.0f} steps a second"
-            f" ({clock(self.game_seconds)} hours of game)",
+            f" ({self.game_seconds / 3600:.1f} hours of game)",
             f"  games        {played} sides: "
             + ", ".join(f"{n} {a} vs {b}" for (a, b), n in self.games.most_common(6)),
             "  results      " + ", ".join(f"{n} {r}" for r, n in self.outcomes.most_common()),
@@ -158,15 +160,19 @@ def _write_pictures(replay: Replay, out: Path) -> None:
     def draw(step: int) -> Picture:
         return frame(game, step, opponent=opponent)
 
-    Image.fromarray(draw(_busiest(sides))).save(out / "picture.png")
+    Image.fromarray(draw(min(_busiest(sides), len(game)))).save(out / "picture.png")
     pictures = track(map(draw, range(steps)), "drawing", total=steps, unit="pictures")
     movie.save(out / "game.gif", pictures, _FPS)
-    print(f"wrote {out / 'picture.png'} and {out / 'game.gif'}: {replay.map_name}, a game of")
-    print(f"{clock(replay.game_loops / replay.loops_per_second)} minutes in {steps // _FPS} s")
+    length = clock(replay.game_loops / replay.loops_per_second)
+    print(f"wrote {out / 'picture.png'} and {out / 'game.gif'}:")
+    print(f"  {length} minutes on {replay.map_name} in {steps // _FPS} s")
 
 
 def _busiest(sides: tuple[Episode, ...]) -> int:
-    """The step in which most was killed: income is steady, so scores jump in fights."""
+    """The step in which most is being killed: income is steady, so scores jump in fights."""
     shortest = min(len(each) for each in sides)
-    gained = sum(np.diff(each.score[: shortest + 1]) for each in sides)
-    return int(np.argmax(gained)) + 1
+    total = np.sum([each.score[: shortest + 1] for each in sides], axis=0)
+    # Scores change every 160 loops, which may be longer than a step.
+    gained = total[4:] - total[:-4] if shortest >= 40 else np.diff(total)
+    opening = len(gained) // 10
+    return int(np.argmax(gained[opening:])) + opening + 2

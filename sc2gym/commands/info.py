@@ -117,7 +117,7 @@ def _common_folder(files: Sequence[str]) -> str:
 def _rows(facts: dict[str, Any], folder: str) -> Iterable[tuple[str, ...]]:
     """A row for each player; what is the replay's own stands in the first alone."""
     counts = facts["events"].values()
-    own = (
+    own: tuple[str, ...] = (
         os.path.relpath(facts["file"], folder) if folder else facts["file"],
         facts["map"],
         clock(facts["seconds"]),

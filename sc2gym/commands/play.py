@@ -155,7 +155,10 @@ def _time(text: str) -> float:
         parts = []
     if not 1 <= len(parts) <= 3 or not all(0 <= part < math.inf for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not a time: 1:30, or 90 seconds")
-    return sum(part * 60**i for i, part in enumerate(reversed(parts)))
+    seconds = 0.0
+    for part in parts:
+        seconds = 60 * seconds + part
+    return seconds
 
 
 def _size(text: str) -> tuple[int, int]:
