@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -467,6 +468,17 @@ def test_slots_refuse_calls_out_of_turn() -> None:
     for call in (lambda: slot(2).info(2), lambda: slot(2).step(-1)):
         with pytest.raises(IndexError, match="of 2"):
             call()
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("PIL"), reason="needs Pillow")
+def test_pictures_of_all_lanes_are_those_of_single_environments() -> None:
+    envs, sync = _both(SOME, 2, AutoresetMode.NEXT_STEP, step_mul=400, render_mode="rgb_array")
+    envs.reset(seed=0)
+    sync.reset(seed=[0, 0])
+    for _ in range(3):
+        same(envs.render(), sync.render())
+        envs.step([0, 0])
+        sync.step([0, 0])
 
 
 # Gymnasium's wrappers
