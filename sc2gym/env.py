@@ -205,6 +205,7 @@ def open_library(options: Options) -> Library:
         step_mul=options.step_mul,
         on_error=options.on_error,
         cache_bytes=options.cache_bytes,
+        source=options.source,
     )
 
 

@@ -21,10 +21,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from . import recorded
 from .cache import Cache, CacheInfo
 from .episode import Episode, episodes
-from .errors import ReplayError, UnsupportedReplayError
+from .errors import RecordingError, ReplayError, UnsupportedReplayError
 from .progress import track
+from .recording import SUFFIX, Recording, RecordingInfo
 from .replay import Replay
 
 #: What `replays=` takes: a file, a folder (searched recursively), a glob, a replay's bytes, or
@@ -38,6 +40,9 @@ SAMPLES = Path(__file__).parent / "samples"
 _MANY = 200
 
 _cache = Cache()
+
+# What is wrong with one file, and no reason to give up the others.
+_UNUSABLE = (ReplayError, RecordingError, OSError)
 
 
 @dataclass(frozen=True)
@@ -95,9 +100,10 @@ def find(replays: Source | Iterable[Source] | None = None) -> list[Path | bytes]
     """Every replay that `replays` names, in a fixed order.
 
     Args:
-        replays: A file, a folder (searched recursively for `*.SC2Replay`), a glob pattern,
-            the bytes of a replay, or several of these; `~` is expanded. None for what
-            SC2GYM_REPLAYS names, or else the samples that ship with the package.
+        replays: A file, a folder (searched recursively for `*.SC2Replay` and
+            `*.SC2Recording`), a glob pattern, the bytes of a replay, or several of these; `~`
+            is expanded. None for what SC2GYM_REPLAYS names, or else the samples that ship with
+            the package.
 
     Raises:
         FileNotFoundError: A path does not exist and no pattern matches it, or a folder has no
@@ -148,7 +154,7 @@ def _expand(source: Source) -> Iterator[Path | bytes]:
 def _walk(folder: Path) -> Iterator[Path]:
     for parent, _, names in os.walk(folder):
         for name in names:
-            if name.lower().endswith(".sc2replay"):
+            if name.lower().endswith((".sc2replay", SUFFIX.lower())):
                 yield Path(parent, name)
 
 
@@ -166,8 +172,24 @@ class _File:
         status = source.stat()
         return cls(source, str(source), (str(source), status.st_size, status.st_mtime_ns))
 
+    @property
+    def is_recording(self) -> bool:
+        return self.name.lower().endswith(SUFFIX.lower())
+
     def open(self) -> Replay:
         return Replay.open(self.source, name=self.name)
+
+    def content_hash(self) -> str:
+        """Of the replay, or of the one that was recorded."""
+        if self.is_recording:
+            return RecordingInfo.read(self.name).content_hash
+        return self.open().content_hash
+
+    def episodes(self, step_mul: int | Literal["actions"]) -> tuple[Episode, ...]:
+        """Of all sides at once: they share most of their memory. A recording has one."""
+        if self.is_recording:
+            return (recorded.episode(Recording(self.name), step_mul),)
+        return episodes(self.open(), "both", step_mul)
 
 
 class Library:
@@ -185,6 +207,10 @@ class Library:
             goes on without it; "raise" raises.
         cache_bytes: Bound on what the process keeps decoded; the last one given counts. None
             leaves it as it is, at first a quarter of the memory that is free.
+        source: "auto" takes a side of a game from its recording if there is one among the
+            files, else from the replay's events; "recording" and "events" take one kind of file
+            and leave out the other; "game" records what has no recording, when it is first
+            asked for, and needs StarCraft II.
 
     Attributes:
         skipped: (name, reason) of every replay left out so far.
@@ -203,25 +229,31 @@ class Library:
         step_mul: int | Literal["actions"] = 8,
         on_error: str = "skip",
         cache_bytes: int | None = None,
+        source: str = "auto",
     ):
         self.player = player
         self.step_mul = step_mul
+        self.source = source
         self.on_error = on_error
         self.skipped: list[tuple[str, str]] = []
         if cache_bytes is not None:
             _cache.max_bytes = cache_bytes
         self.is_samples = replays is None and not os.environ.get(ENVIRONMENT_VARIABLE)
-        found = find(replays)
+        found = [file for file in find(replays) if _takes(source, _name(file))]
+        if not found:
+            raise FileNotFoundError(f"no files for source={source!r} among the replays")
         self._episodes: list[tuple[_File, int]] = []
         self._bad: set[int] = set()
-        for source in track(found, "reading replays") if len(found) > _MANY else found:
+        for each in track(found, "reading replays") if len(found) > _MANY else found:
             try:
-                file = _File.of(source)
+                file = _File.of(each)
                 selected = _select(_players(file), player)
-            except (ReplayError, OSError) as error:
-                self._skip(error, _name(source))
+            except _UNUSABLE as error:
+                self._skip(error, _name(each))
             else:
                 self._episodes += [(file, player_id) for player_id in selected]
+        if any(file.is_recording for file, _ in self._episodes):
+            self._episodes = _best(self._episodes)
         if not self._episodes:
             first = f"; the first: {': '.join(self.skipped[0])}" if self.skipped else ""
             raise ReplayError(
@@ -273,12 +305,13 @@ class Library:
             ReplayError: It cannot be decoded, or has nothing to step through.
         """
         file, player_id = self._episodes[index]
+        if self.source == "game" and not file.is_recording:
+            file = _File.of(recorded.record(file.source, player_id, self.step_mul))
 
         def decode() -> tuple[tuple[Episode, ...], int]:
-            decoded = episodes(file.open(), "both", self.step_mul)
+            decoded = file.episodes(self.step_mul)
             return decoded, _nbytes(decoded)
 
-        # All sides at once: they share most of their memory.
         decoded: tuple[Episode, ...] = _cache.get((file.key, self.step_mul), decode)
         for episode in decoded:
             if episode.player.player_id == player_id:
@@ -325,15 +358,16 @@ class Library:
             return None
         try:
             return self.episode(index)
-        except (ReplayError, OSError) as error:
+        except _UNUSABLE as error:
             self._bad.add(index)
             self._skip(error, self.name(index))
             return None
 
-    def _skip(self, error: ReplayError | OSError, name: str) -> None:
+    def _skip(self, error: Exception, name: str) -> None:
         if self.on_error == "raise":
             raise error
         reason = error.reason if isinstance(error, ReplayError) else str(error)
+        reason = reason.removeprefix(f"{name}: ")
         if (name, reason) not in self.skipped:
             self.skipped.append((name, reason))
             warnings.warn(f"skipped {name}: {reason}", stacklevel=outside())
@@ -361,9 +395,33 @@ _known_players: dict[tuple[Any, ...], tuple[tuple[int, str], ...]] = {}
 
 def _players(file: _File) -> tuple[tuple[int, str], ...]:
     if file.key not in _known_players:
-        players = file.open().players
-        _known_players[file.key] = tuple((player.player_id, player.result) for player in players)
+        if file.is_recording:
+            info = RecordingInfo.read(file.name)
+            results = {player["player_id"]: player["result"] for player in info.players}
+            _known_players[file.key] = ((info.player, results.get(info.player, "undecided")),)
+        else:
+            players = file.open().players
+            _known_players[file.key] = tuple((each.player_id, each.result) for each in players)
     return _known_players[file.key]
+
+
+def _takes(source: str, name: str) -> bool:
+    is_recording = name.lower().endswith(SUFFIX.lower())
+    return source != ("events" if is_recording else "recording")
+
+
+def _best(episodes: list[tuple[_File, int]]) -> list[tuple[_File, int]]:
+    """Without the sides of replays that there is a recording of, and the further ones of that."""
+    hashes = {file.key: file.content_hash() for file, _ in episodes}
+    taken: dict[tuple[str, int], int] = {}
+    for number, (file, player_id) in enumerate(episodes):
+        if file.is_recording:
+            taken.setdefault((hashes[file.key], player_id), number)
+    return [
+        (file, player_id)
+        for number, (file, player_id) in enumerate(episodes)
+        if taken.get((hashes[file.key], player_id), number) == number
+    ]
 
 
 def _select(players: Sequence[tuple[int, str]], which: str | int) -> list[int]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PLAYERS = ("both", "winner", "loser")
 ORDERS = ("shuffle", "sequential")
 ON_ERROR = ("skip", "raise")
+SOURCES = ("auto", "recording", "events", "game")
 REWARDS = ("imitation", "outcome", "score")
 RENDER_MODES = ("rgb_array", "human")
 
@@ -52,6 +53,9 @@ class Options:
         max_episode_steps: Truncates an episode after so many steps.
         cache_bytes: Bound on the decoded replays that the process keeps in memory, for all its
             environments; the last one given counts. By default a quarter of what is free.
+        source: "auto" takes a side of a game from its recording where there is one among
+            `replays`, else from the replay's events; "recording" or "events" takes one kind of
+            file only; "game" has StarCraft II record what has no recording yet.
         render_mode: "rgb_array", "human" or None.
     """
 
@@ -72,6 +76,7 @@ class Options:
     )
     max_episode_steps: int | None = None
     cache_bytes: int | None = None
+    source: Literal["auto", "recording", "events", "game"] = "auto"
     render_mode: str | None = None
 
     def __post_init__(self) -> None:
@@ -81,6 +86,7 @@ class Options:
             choose("step_mul", self.step_mul, ("actions",))
         choose("order", self.order, ORDERS)
         choose("on_error", self.on_error, ON_ERROR)
+        choose("source", self.source, SOURCES)
         if not callable(self.reward):
             choose("reward", self.reward, REWARDS)
         if self.render_mode is not None:

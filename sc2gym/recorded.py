@@ -6,7 +6,9 @@ those of its frames that `step_mul` asks for.
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,10 @@ from sc2gym._fast.recorded import WireSource
 from sc2gym._fast.summaries import CAMERA, read_index
 from sc2gym._fast.wire import Decoder
 from sc2gym.episode import Episode, StepMul, _classes
-from sc2gym.errors import CorruptMessageError, RecordingError
+from sc2gym.errors import CorruptMessageError, RecordingError, UnsupportedReplayError
 from sc2gym.features import wire_source
 from sc2gym.observation import decode_game_info, schema
-from sc2gym.recording import Recording
+from sc2gym.recording import SUFFIX, Recording
 from sc2gym.replay import Player
 
 _RESULTS = {1: "win", 2: "loss", 3: "tie", 4: "undecided"}
@@ -130,6 +132,52 @@ def episode(recording: Recording, step_mul: StepMul = 8) -> RecordedEpisode:
         nbytes=recording.nbytes + sum(array.nbytes for array in arrays),
         _origin=(recording.path, step_mul),  # type: ignore[arg-type]
     )
+
+
+def record(
+    replay: Path | bytes, player_id: int, step_mul: StepMul, folder: Path | None = None
+) -> Path:
+    """The recording of one side of a replay; the game makes it if it is not there yet.
+
+    Args:
+        replay: The file.
+        player_id: Whose side. The other side is recorded at the same time.
+        step_mul: As in `episode`.
+        folder: Where recordings are kept; by default what SC2GYM_RECORDINGS names, else
+            `sc2gym/recordings` in the user's cache folder.
+
+    Raises:
+        ReplayError: The game cannot play it.
+        RecorderError: There is no game, or no room.
+    """
+    from sc2gym.game import Settings
+    from sc2gym.game import record as record_all
+
+    if isinstance(replay, bytes):
+        raise UnsupportedReplayError("a replay from memory cannot be recorded; give its file")
+    if folder is None:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        named = os.environ.get("SC2GYM_RECORDINGS")
+        folder = Path(named) if named else Path(cache) / "sc2gym" / "recordings"
+    # All in a folder is recorded alike, and one folder is for one process at a time.
+    folder = folder / f"{step_mul}"
+    content_hash = blake2b(replay.read_bytes(), digest_size=16).hexdigest()
+    wanted = f"*-{content_hash[:8]}-p{player_id}{SUFFIX}"
+    found = next(folder.glob(wanted), None)
+    if found is None:
+        settings = Settings(
+            opponent=True, actions=step_mul == "actions", step_mul=_number(step_mul)
+        )
+        for outcome in record_all(replay, folder, settings).failures:
+            raise UnsupportedReplayError(f"{outcome.kind}: {outcome.reason}", name=str(replay))
+        found = next(folder.glob(wanted), None)
+    if found is None:
+        raise UnsupportedReplayError(f"no player {player_id} was recorded", name=str(replay))
+    return found
+
+
+def _number(step_mul: StepMul) -> int:
+    return 8 if isinstance(step_mul, str) else step_mul
 
 
 def _restore(path: Path, step_mul: StepMul) -> RecordedEpisode:

@@ -100,6 +100,15 @@ class RecordingInfo:
         return json.dumps(values).encode()
 
     @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> RecordingInfo:
+        """Of a recording, without opening all of it.
+
+        Raises:
+            RecordingError: As from `Recording`.
+        """
+        return Recording(path, index=False).info
+
+    @classmethod
     def from_json(cls, text: bytes) -> RecordingInfo:
         """The opposite; raises ValueError, KeyError or TypeError on anything else."""
         values = json.loads(text)
@@ -288,6 +297,7 @@ class Recording:
 
     Args:
         path: The file.
+        index: Whether to read what the other attributes and methods need, besides `info`.
 
     Attributes:
         path: As given.
@@ -301,7 +311,7 @@ class Recording:
             same is raised where damage is met later, with block and byte offset.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str], *, index: bool = True):
         self.path = Path(path)
         pa = self._pa = _pyarrow()
         self._lock = threading.Lock()
@@ -322,8 +332,9 @@ class Recording:
             self.info = self._read_info(schema.metadata or {})
         if not sound:
             raise RecordingError(f"{path}: its columns are not those of a recording")
-        self._read_index()
         self._cached: Block | None = None
+        if index:
+            self._read_index()
 
     def __len__(self) -> int:
         return len(self.game_loops)

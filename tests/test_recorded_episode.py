@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
+import shutil
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,18 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the recordings extra")
 pytest.importorskip("google.protobuf", reason="messages are made with the game extra")
 
+import pyarrow.ipc
 from standin import world
 
 from sc2gym import recorded, spaces, vocabulary
+from sc2gym.env import SC2ReplayEnv
 from sc2gym.errors import RecordingError
 from sc2gym.features import UNIT_FEATURES, FeatureReader, View
+from sc2gym.library import Library
 from sc2gym.observation import decode, decode_game_info
 from sc2gym.recording import Recording, RecordingInfo, RecordingWriter
+from sc2gym.replay import Replay
+from sc2gym.vector import SC2ReplayVectorEnv
 
 sc2api = world.sc2api
 END = 400
@@ -457,3 +465,94 @@ def test_messages_that_make_no_sense(observations: Path, tmp_path: Path) -> None
 def test_too_short(observations: Path, tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="nothing to step through"):
         recorded.episode(Recording(write(tmp_path / "r", observations, [0])))
+
+
+@pytest.fixture
+def folder(
+    observations: Path, pysc2_replays: list[Path], tmp_path: Path, path: Path
+) -> tuple[Path, Path]:
+    """A folder with a replay and a recording of its first player, and the replay."""
+    replay = tmp_path / "files" / pysc2_replays[8].name
+    replay.parent.mkdir()
+    shutil.copy(pysc2_replays[8], replay)
+    table = pyarrow.ipc.open_file(path)
+    content_hash = Replay.open(replay).content_hash
+    info = dataclasses.replace(Recording(path).info, content_hash=content_hash)
+    target = replay.with_name("of-player-1.SC2Recording")
+    with RecordingWriter(target, info, 300_000) as writer:
+        for frames in (table.get_batch(i) for i in range(table.num_record_batches)):
+            for observation in frames["observation"].to_pylist():
+                writer.append(observation)
+    return replay.parent, replay
+
+
+def kinds(library: Library) -> list[tuple[bool, int]]:
+    episodes = (library.episode(i) for i in range(len(library)))
+    return [(isinstance(e, recorded.RecordedEpisode), e.player.player_id) for e in episodes]
+
+
+def test_a_folder_of_both(folder: tuple[Path, Path]) -> None:
+    both, replay = folder
+    # The recording where there is one, for that player; the events for the other.
+    assert sorted(kinds(Library(both))) == [(False, 2), (True, 1)]
+    assert kinds(Library(both, source="events")) == [(False, 1), (False, 2)]
+    assert kinds(Library(both, source="recording")) == [(True, 1)]
+    assert kinds(Library(both, source="recording", player="winner")) == [(True, 1)]
+    with pytest.raises(FileNotFoundError, match="source='recording'"):
+        Library(replay, source="recording")
+    copy = both / "again.SC2Recording"
+    shutil.copy(both / "of-player-1.SC2Recording", copy)
+    assert len(Library(both)) == 2
+
+
+def test_a_damaged_recording_among_others_is_skipped(folder: tuple[Path, Path]) -> None:
+    both, _ = folder
+    (both / "bad.SC2Recording").write_bytes(b"ARROW1 and no more")
+    with pytest.warns(UserWarning, match=r"skipped .*bad.SC2Recording: .*not a whole recording"):
+        library = Library(both)
+    assert len(library) == 2 and len(library.skipped) == 1
+    with pytest.raises(RecordingError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Library(both, on_error="raise")
+
+
+def test_environments_step_through_recordings(folder: tuple[Path, Path]) -> None:
+    both, _ = folder
+    options: dict[str, Any] = {
+        "replays": both,
+        "source": "recording",
+        "observe": ["minimap", "units", "player"],
+        "reward": "score",
+    }
+    env = SC2ReplayEnv(**options)
+    obs, info = env.reset(seed=1)
+    assert info["map"] == "Kairos Junction LE" and info["race"] == "Zerg"
+    total, steps, terminated = 0.0, 0, False
+    with pytest.warns(UserWarning, match="share 1 episodes"):
+        envs = SC2ReplayVectorEnv(num_envs=2, **options)
+    batch, infos = envs.reset(seed=1)
+    while not terminated:
+        assert env.observation_space.contains(obs)
+        assert infos["expert_action"][1] == info["expert_action"]
+        for key, value in obs.items():
+            assert np.array_equal(batch[key][0], value), key
+        obs, reward, terminated, truncated, info = env.step(np.int64(0))
+        batch, rewards, terminations, _, infos = envs.step(np.zeros(2, np.int64))
+        assert rewards[0] == reward and terminations[0] == terminated and not truncated
+        total, steps = total + float(reward), steps + 1
+    assert (steps, total) == (50, 200 + 100 + 40)
+    envs.close()
+
+
+def test_damage_stops_a_batch_and_says_where(folder: tuple[Path, Path]) -> None:
+    both, _ = folder
+    path = both / "of-player-1.SC2Recording"
+    whole = bytearray(path.read_bytes())
+    whole[Recording(path)._offsets[3] - 40] ^= 1
+    path.write_bytes(whole)
+    envs = SC2ReplayVectorEnv(num_envs=1, replays=both, source="recording")
+    with pytest.raises(RecordingError, match=r"block 2 at byte \d+"):
+        envs.reset(seed=0)
+        for _ in range(50):
+            envs.step(np.zeros(1, np.int64))
+    envs.close()

@@ -474,6 +474,31 @@ def test_time_left_and_what_is_printed(capsys: pytest.CaptureFixture[str]) -> No
     assert str(report).startswith("1 games in 1:01:40, 3 done before")
 
 
+def test_stepping_what_has_to_be_recorded_first(
+    install: Install,
+    pysc2_replays: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`source="game"`: the first time the game plays it, the second it is there."""
+    from sc2gym.library import Library
+    from sc2gym.recorded import RecordedEpisode
+
+    install(loops=80)
+    monkeypatch.setenv("SC2GYM_RECORDINGS", str(tmp_path / "kept"))
+    library = Library(pysc2_replays[0], source="game", step_mul=20)
+    assert len(library) == 2
+    episode = library.episode(1)
+    assert isinstance(episode, RecordedEpisode)
+    assert episode.game_loops.tolist() == [0, 20, 40, 60, 80]
+    assert episode.player.player_id == 2
+    monkeypatch.setenv("SC2PATH", str(tmp_path / "nowhere"))
+    again = Library(pysc2_replays[0], source="game", step_mul=20, player=1)
+    assert again.episode(0).player.player_id == 1
+    with pytest.raises(RecorderError, match="SC2PATH"):
+        Library(pysc2_replays[0], source="game", step_mul=40).episode(0)
+
+
 def test_command_line(
     install: Install, pysc2_replays: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -356,6 +356,10 @@ cdef class Slot:
         return arrays[self.keys[0]] if self.rules.bare else arrays
 
     cdef fail(self, Py_ssize_t lane, int code):
+        # A source that reads from a file says itself what it met there.
+        failure = getattr(self.drawn[lane][0].source, "failure", None)
+        if failure is not None:
+            raise failure
         raise RuntimeError(
             f"{self.drawn[lane][0].name}: no frame at game loop {self.states[lane].game_loop}"
             f" (code {code})"
