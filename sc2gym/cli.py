@@ -15,8 +15,9 @@ import re
 import signal
 import sys
 import textwrap
+import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from .errors import SC2GymError
 
@@ -63,17 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # names in files have letters of all alphabets
             stream.reconfigure(errors="backslashreplace")
     try:
-        argv = sys.argv[1:] if argv is None else argv
-        parser = _parser(argv)
-        if not argv:
-            parser.print_help(sys.stderr)
-            return 2
-        arguments, unknown = parser.parse_known_args(argv)
-        if unknown:
-            parser.chosen(arguments.command).unknown(unknown)
-        status = int(arguments.run(arguments))
-        sys.stdout.flush()
-        return status
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return _run(sys.argv[1:] if argv is None else argv)
     except SystemExit as stop:  # argparse: --help, or a usage error already printed
         return stop.code if isinstance(stop.code, int) else 2
     except BrokenPipeError:
@@ -86,6 +79,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except (SC2GymError, OSError, ValueError, ImportError, RuntimeError) as error:
         return fail(error)
+
+
+def _run(argv: Sequence[str]) -> int:
+    parser = _parser(argv)
+    if not argv:
+        parser.print_help(sys.stderr)
+        return 2
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.chosen(arguments.command).unknown(unknown)
+    status = int(arguments.run(arguments))
+    sys.stdout.flush()
+    return status
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    print(f"sc2gym: {message}", file=sys.stderr)
 
 
 def fail(error: Exception) -> int:

@@ -319,6 +319,16 @@ def test_demo_of_own_replays(tmp_path, pysc2_replays):
     assert (tmp_path / "demo" / "game.gif").exists()
 
 
+def test_demo_goes_on_without_what_cannot_be_used(bad_files, tmp_path):
+    (tmp_path / "good.SC2Replay").write_bytes(SAMPLE.read_bytes())
+    done = run("demo", "--replays", tmp_path, "--steps", "5", "--num-envs", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(bad_files)
+    assert all(line.startswith("sc2gym: skipped ") for line in lines)
+    assert (tmp_path / "demo" / "picture.png").exists()
+
+
 # The world around it
 
 
