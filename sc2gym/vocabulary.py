@@ -2,15 +2,25 @@
 
 The tables in `sc2gym/data` are read when first asked for; `tools/build_vocabulary.py` makes them.
 What a table lacks becomes one unknown entry, to be counted by the caller, and never an error.
+
+How sure they are:
+    Functions of 4.0 and later: every link that the real replays at hand use is held against what
+        the tracker stream shows next (`link_evidence.csv` has the counts) and against sc2reader.
+    Functions before 4.0: less sure. There are tables for few builds, some links moved in between,
+        and before 2.0.8 no tracker stream shows what a command did. Where a link is doubtful,
+        the command is unknown rather than perhaps wrong.
+    Unit facts: of one build (the `ResponseData` of the table builder), whatever build a replay
+        is of; speeds, costs and times have changed by balance patches since 2010.
+    Radii: recorded where `radius_seen` is 1 in `unit_types.csv`; else set by hand after units of
+        like size, to draw with, not to measure with.
 """
 
 from __future__ import annotations
 
-import csv
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -45,9 +55,12 @@ _NUM_INDICES = 32
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-# Link tables are taken from the same era: with each expansion, and with 3.4 (base build 44401), the
-# links were dealt anew.
-_ERAS = (0, 23925, 38215, 44401, 1 << 62)
+# From 4.0 on the nearest table fits best; before it, the last one at or before the build, as
+# sc2reader found: tables are rare there, and each expansion dealt the links anew.
+_NEAREST_FROM = 59587
+# Before 4.0, between a table's build and the next one's: the highest link that a replay of such a
+# build confirms. Above it, a link that the next table gives another name may have moved already.
+_CONFIRMED = {24764: 301, 38215: 301}
 
 
 class RawFunction(NamedTuple):
@@ -79,9 +92,10 @@ class UnitTypes:
         races: "Terran", "Protoss", "Zerg", or "" for what belongs to none.
         is_structure, is_worker, is_townhall, is_army, is_flying, is_mineral, is_geyser: bool.
             Army is what fights or costs food and is neither worker nor structure. Minerals and
-            geysers are structures too; a refinery is no geyser.
-        radius: float32, cells; of types that no recording at hand shows, assumed.
-        speed: float32, cells a game loop, without upgrades and creep.
+            geysers are structures too; a refinery is no geyser. Workers, town halls, fliers and
+            what is no army are set by hand: the API does not say.
+        radius: float32, cells; of types that no recording at hand shows, set by hand.
+        speed: float32, cells a game loop, without upgrades and creep, in one build.
         sight_range: float32, cells.
         build_loops: float32, game loops that it takes to make one.
         food: float32, supply that it needs.
@@ -139,7 +153,7 @@ class Abilities:
     """What the commands of one build's replays mean.
 
     Attributes:
-        table_build: The build whose link table is used: the nearest of the same era.
+        table_build: The build whose link table is used.
         links: {link: its name in the API's `AbilityData`}.
     """
 
@@ -195,11 +209,15 @@ class Abilities:
         return functions
 
 
+def _lines(table: str) -> Iterator[str]:
+    # The tables have no quotes and no commas in their cells, so splitting is all it takes.
+    lines = iter((_DATA / f"{table}.csv").read_text("utf-8").splitlines())
+    next(lines)
+    return lines
+
+
 def _rows(table: str) -> Iterator[list[str]]:
-    with (_DATA / f"{table}.csv").open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        next(rows)
-        yield from rows
+    return (line.split(",") for line in _lines(table))
 
 
 @cache
@@ -215,29 +233,31 @@ def raw_functions() -> tuple[RawFunction, ...]:
 @cache
 def unit_types() -> UnitTypes:
     """The unit types of the game."""
-    rows = list(_rows("unit_types"))
-    # Columns: id, name, race, seven flags, then numbers; see the header of the table.
+    # Columns: id, name, race, traits, then numbers; see the header of the table.
+    rows = [line.split(",", 4) for line in _lines("unit_types")]
     names = ("", *(row[1] for row in rows))
-    numbers = (
-        np.array([["0"] * (len(rows[0]) - 3), *(row[3:] for row in rows)]).astype(np.float64).T
-    )
-    structure, worker, townhall, army, flying, mineral, geyser = (
-        _frozen(column != 0) for column in numbers[:7]
-    )
-    radius, _, speed, sight, loops, food = numbers[7:13].astype(np.float32, order="C")
-    minerals, vespene, makers = numbers[13:].astype(np.int32, order="C")
+    traits: list[set[str]] = [set(), *(set(row[3].split()) for row in rows)]
+    numbers = np.fromstring(",".join(row[4] for row in rows), np.float64, sep=",")
+    # Transposed, so that each column is contiguous; in front the unknown type, all zero.
+    numbers = np.pad(numbers.reshape(len(rows), -1).T, ((0, 0), (1, 0)))
+    radius, _, speed, sight, loops, food = numbers[:6].astype(np.float32, order="C")
+    minerals, vespene, makers = numbers[6:].astype(np.int32, order="C")
+
+    def having(trait: str) -> npt.NDArray[np.bool_]:
+        return _frozen(np.array([trait in of_type for of_type in traits]))
+
     return UnitTypes(
         names,
         {name.encode(): place for place, name in enumerate(names) if place},
         _frozen(np.array([0, *(int(row[0]) for row in rows)], np.int32)),
         ("", *(row[2] for row in rows)),
-        is_structure=structure,
-        is_worker=worker,
-        is_townhall=townhall,
-        is_army=army,
-        is_flying=flying,
-        is_mineral=mineral,
-        is_geyser=geyser,
+        is_structure=having("structure"),
+        is_worker=having("worker"),
+        is_townhall=having("townhall"),
+        is_army=having("army"),
+        is_flying=having("flying"),
+        is_mineral=having("mineral"),
+        is_geyser=having("geyser"),
         radius=_frozen(radius),
         # The API gives cells a game second of 16 loops.
         speed=_frozen(speed / np.float32(16)),
@@ -266,7 +286,7 @@ def upgrades() -> Upgrades:
 @cache
 def ability_names() -> Mapping[int, str]:
     """{ability id: its name in the API}, such as 560: "Train Marine"."""
-    return {int(row[0]): row[4] for row in _rows("abilities")} | {_SMART: "Smart"}
+    return {id_: name for id_, _, _, _, name in _ability_rows()} | {_SMART: "Smart"}
 
 
 @cache
@@ -274,16 +294,20 @@ def abilities(base_build: int) -> Abilities:
     """The abilities of a base build's replays.
 
     Links count the abilities of the game's data, so they move with every build that adds some.
-    A build without a table gets the nearest build's of its era; `observed_links.csv` holds
-    what replays themselves show of links for which that is not right.
+    A build without a table gets the nearest build's, before 4.0 the last one's at or before it
+    and without the links that may have moved since; `observed_links.csv` holds what replays
+    themselves show of links for which that is not right.
     """
-    tables = _tables("links")
-    table_build = _nearest(base_build, tables)
-    links = dict(tables[table_build])
-    observed = _tables("observed_links")
-    nearest = _nearest(base_build, {**observed, table_build: {}})
-    links.update(observed.get(nearest, {}) if nearest != table_build else {})
-    links.update(observed.get(base_build, {}))
+    builds, columns = _link_table()
+    place = _table_for(base_build, builds)
+    table_build, links = builds[place], _links_of(columns, place)
+    if (highest := _CONFIRMED.get(table_build)) and base_build != table_build:
+        following = _links_of(columns, place + 1)
+        links = {k: v for k, v in links.items() if k <= highest or following.get(k) == v}
+    observed = _observed_links()
+    if base_build >= _NEAREST_FROM:
+        nearest = min((table_build, *observed), key=lambda build: abs(build - base_build))
+        links.update(observed.get(nearest, {}))
     ids = _ability_ids()
     table = np.zeros((max(links) + 1) * _NUM_INDICES, np.int32)
     for link, name in links.items():
@@ -325,26 +349,48 @@ def _frozen(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
 
 
 @cache
-def _tables(name: str) -> Mapping[int, Mapping[int, str]]:
+def _link_table() -> tuple[tuple[int, ...], list[list[str]]]:
+    # Builds, and rows of a name and its links in each of them, parted by spaces.
+    header = (_DATA / "links.csv").open(encoding="utf-8")
+    with header:
+        builds = tuple(map(int, header.readline().split(",")[1:]))
+    return builds, list(_rows("links"))
+
+
+def _links_of(rows: list[list[str]], place: int) -> dict[int, str]:
+    return {int(link): row[0] for row in rows for link in row[place + 1].split()}
+
+
+def _table_for(base_build: int, builds: tuple[int, ...]) -> int:
+    if base_build >= _NEAREST_FROM:
+        return min(range(len(builds)), key=lambda place: abs(builds[place] - base_build))
+    return max(0, bisect_right(builds, base_build) - 1)
+
+
+@cache
+def _observed_links() -> Mapping[int, Mapping[int, str]]:
     # {build: {link: name}}
     tables: dict[int, dict[int, str]] = {}
-    for build, link, ability, *_ in _rows(name):
-        tables.setdefault(int(build), {})[int(link)] = ability
+    for build, link, name, *_ in _rows("observed_links"):
+        tables.setdefault(int(build), {})[int(link)] = name
     return tables
 
 
-def _nearest(base_build: int, tables: Mapping[int, object]) -> int:
-    low, high = next((a, b) for a, b in pairwise(_ERAS) if a <= max(base_build, 0) < b)
-    candidates = [build for build in tables if low <= build < high]
-    return min(candidates, key=lambda build: (abs(build - base_build), build))
+@cache
+def _ability_rows() -> tuple[tuple[int, str, int, int, str], ...]:
+    # (ability id, name of its link, index, general ability's id, name)
+    return tuple(
+        (int(id_), link, int(index), int(general), name)
+        for id_, link, index, general, name in _rows("abilities")
+    )
 
 
 @cache
 def _ability_ids() -> Mapping[str, list[tuple[int, int]]]:
     ids: dict[str, list[tuple[int, int]]] = {}
-    for row in _rows("abilities"):
-        if (index := int(row[2])) < _NUM_INDICES:
-            ids.setdefault(row[1], []).append((index, int(row[0])))
+    for ability, link, index, _, _ in _ability_rows():
+        if index < _NUM_INDICES:
+            ids.setdefault(link, []).append((index, ability))
     return ids
 
 
@@ -352,24 +398,24 @@ def _ability_ids() -> Mapping[str, list[tuple[int, int]]]:
 def _functions_of_abilities() -> npt.NDArray[np.int32]:
     # (target kind, ability id) -> raw function, the general one where there is one. The API's
     # own remaps cover abilities that pysc2 does not list.
-    general = {f.ability: f.general for f in raw_functions() if f.general}
-    for row in _rows("abilities"):
-        general.setdefault(int(row[0]), int(row[3]))
-    by_kind: dict[tuple[int, str], int] = {}
-    for function in raw_functions():
-        if function.ability:
-            key = function.ability, function.kind
-            by_kind[key] = min(by_kind.get(key, function.id), function.id)
-    size = max(max(general), max(ability for ability, _ in by_kind)) + 1
+    functions = [function for function in raw_functions() if function.ability]
+    rows = _ability_rows()
+    size = 1 + max(*(f.ability for f in functions), *(max(row[0], row[3]) for row in rows))
+    stands_for = np.arange(size)
+    for id_, _, _, general, _ in rows:
+        stands_for[id_] = general or id_
+    for function in functions:
+        stands_for[function.ability] = function.general or stands_for[function.ability]
+    by_kind: dict[str, npt.NDArray[np.int32]] = {}
+    for function in reversed(functions):  # of two for one ability, the first counts
+        of_kind = by_kind.setdefault(function.kind, np.full(size, UNKNOWN, np.int32))
+        of_kind[function.ability] = function.id
     table = np.full((len(_PREFERRED), size), UNKNOWN, np.int32)
-    for ability in {*general, *(ability for ability, _ in by_kind)} - {0}:
-        stands_for = general.get(ability) or ability
-        for target, kinds in enumerate(_PREFERRED):
-            for candidate in (stands_for, ability):
-                found = [by_kind[candidate, k] for k in kinds if (candidate, k) in by_kind]
-                if found:
-                    table[target, ability] = found[0]
-                    break
+    for of_target, kinds in zip(table, _PREFERRED, strict=True):
+        for candidate in (stands_for, np.arange(size)):
+            for kind in kinds:
+                found = by_kind[kind][candidate]
+                np.copyto(of_target, found, where=of_target == UNKNOWN)
     return _frozen(table)
 
 

@@ -79,3 +79,11 @@ def test_tables_agree():
     assert types.speed[marine] == np.float32(2.25 / 16)
     assert vocabulary.upgrades().ids[vocabulary.upgrades().index[b"Stimpack"]] == 15
     assert b"SprayTerran" not in vocabulary.upgrades().index
+
+
+def test_arrays_are_contiguous_and_read_only():
+    # Compiled code takes them as they are.
+    for table in (vocabulary.unit_types(), vocabulary.upgrades()):
+        arrays = [value for value in vars(table).values() if isinstance(value, np.ndarray)]
+        assert arrays and all(len(array) == len(table) for array in arrays)
+        assert all(a.flags.c_contiguous and not a.flags.writeable for a in arrays)

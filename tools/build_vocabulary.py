@@ -12,6 +12,7 @@ Needs pysc2, s2clientprotocol and sc2reader; the tables need none of them. What 
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -53,6 +54,8 @@ SHARED = {
     "TemplarArchiveResearch": "TemplarArchivesResearch",
     "LurkerDenMPResearch": "LurkerDenResearch",
 }
+
+OF_MAPS = re.compile(r"Bridge|Door|Debris|Ramp(Left|Right)|Gate(Lower|Raise)")
 
 # Radii in cells of what the recorded observations do not show.
 RADII = {
@@ -140,13 +143,15 @@ def unit_type_rows(data: Any, seen: dict[int, float]) -> Iterable[Sequence[Any]]
             and name not in NOT_ARMY
             and (unit.food_required > 0 or bool(unit.weapons))
         )
-        flags = [structure, worker, townhall, army, name in FLYING]
-        flags += [unit.has_minerals, unit.has_vespene]
+        traits = {
+            "structure": structure, "worker": worker, "townhall": townhall, "army": army,
+            "flying": name in FLYING, "mineral": unit.has_minerals, "geyser": unit.has_vespene,
+        }  # fmt: skip
         radius = seen.get(unit.unit_id) or assumed.get(
             name, STRUCTURE_RADIUS if structure else UNIT_RADIUS
         )
         yield [
-            unit.unit_id, name, race, *map(int, flags), f"{radius:g}",
+            unit.unit_id, name, race, " ".join(t for t in traits if traits[t]), f"{radius:g}",
             int(unit.unit_id in seen), f"{unit.movement_speed:g}", f"{unit.sight_range:g}",
             f"{unit.build_time:g}", f"{unit.food_required:g}", unit.mineral_cost, unit.vespene_cost,
             unit.ability_id,
@@ -154,19 +159,30 @@ def unit_type_rows(data: Any, seen: dict[int, float]) -> Iterable[Sequence[Any]]
 
 
 def link_rows(data: Any) -> Iterable[Sequence[Any]]:
-    """(build, link, name) of every link that the API has a name for."""
-    known = {a.link_name.lower(): a.link_name for a in data.abilities if a.link_name}
+    """(name, its links in every build of `LINK_TABLES`) for names that the API has.
+
+    Bridges, doors and other things of a map obey no player: where one shows as a command's name,
+    the link has moved.
+    """
+    known = {
+        a.link_name.lower(): a.link_name
+        for a in data.abilities
+        if a.link_name and not OF_MAPS.search(a.link_name)
+    }
     folder = files("sc2reader.data")
+    cells: dict[str, dict[int, list[int]]] = {}
     for build, table in LINK_TABLES.items():
         lines = folder.joinpath(f"{table}_abilities.csv").read_text("utf-8").split()
-        links: dict[int, str] = {}
+        seen: set[int] = set()
         for line in lines:
-            link, name = line.split(",")[:2]
-            name = SHARED.get(name, name)
+            number, name = line.split(",")[:2]
+            link, name = int(number), known.get(SHARED.get(name, name).lower())
             # Some tables list what an ability makes after the ability, under the same link.
-            if name.lower() in known:
-                links.setdefault(int(link), known[name.lower()])
-        yield from ([build, link, name] for link, name in sorted(links.items()))
+            if name and link not in seen:
+                seen.add(link)
+                cells.setdefault(name, {}).setdefault(build, []).append(link)
+    for name, by_build in sorted(cells.items()):
+        yield name, *(" ".join(map(str, sorted(by_build.get(b, [])))) for b in LINK_TABLES)
 
 
 def function_rows() -> Iterable[Sequence[Any]]:
@@ -190,8 +206,8 @@ def main() -> None:
 
     data = sc2api_pb2.ResponseData.FromString((source / "ResponseData.pb").read_bytes())
     columns = (
-        "id,name,race,is_structure,is_worker,is_townhall,is_army,is_flying,is_mineral,is_geyser,"
-        "radius,radius_seen,movement_speed,sight_range,build_loops,food,minerals,vespene,ability"
+        "id,name,race,traits,radius,radius_seen,movement_speed,sight_range,build_loops,"
+        "food,minerals,vespene,ability"
     )
     write(target / "unit_types.csv", columns.split(","), unit_type_rows(data, radii(source)))
     write(
@@ -210,7 +226,7 @@ def main() -> None:
         ["id", "name", "ability"],
         ([u.upgrade_id, u.name, u.ability_id] for u in data.upgrades if u.name),
     )
-    write(target / "links.csv", ["build", "link", "name"], link_rows(data))
+    write(target / "links.csv", ["name", *LINK_TABLES], link_rows(data))
     write(
         target / "raw_functions.csv", ["id", "name", "kind", "ability", "general"], function_rows()
     )
