@@ -15,14 +15,16 @@ Its record batches are blocks of about two megabytes, compressed with zstd, a ro
     observation  binary  serialized `SC2APIProtocol.ResponseObservation`
 
 Each block states its ordinal and a checksum of its small columns in its own metadata, and the
-last one that it is the last. So whatever is cut off, exchanged or changed is noticed; and as a
-recording is written beside and renamed, it is whole or absent.
+last one that it is the last, and the checksums of all blocks before it as they are stored. So
+whatever is cut off, exchanged or changed is noticed; and as a recording is written beside and
+renamed, it is whole or absent.
 """
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import io
 import json
 import os
 import struct
@@ -196,14 +198,15 @@ class RecordingWriter:
         schema = _schema(pa).with_metadata(
             {_KEY: text, _CHECKSUM_KEY: str(zlib.crc32(text)).encode()}
         )
-        self._file = self._partial.open("wb")
+        self._file = _Sink(self._partial, "wb")
         self._writer = pa.ipc.new_file(
             self._file, schema, options=pa.ipc.IpcWriteOptions(compression=self._codec)
         )
         self._rows: list[tuple[int, int, bytes, bytes]] = []
         self._pending: Any = None  # a full block, held until it is known whether it is the last
+        self._stored: list[int] = []
         self._pending_bytes = self._game_loop = 0
-        self._blocks = self.frames = self.raw = self._alone = 0
+        self.frames = self.raw = self._alone = 0
 
     def append(self, observation: bytes) -> None:
         """Adds a frame, a serialized `ResponseObservation`.
@@ -264,15 +267,17 @@ class RecordingWriter:
             self._write(self._pending, last=True)
 
     def _write(self, batch: Any, last: bool) -> None:
-        statement = {"block": self._blocks, "last": last}
+        statement: dict[str, Any] = {"block": len(self._stored), "last": last}
         if last:
             statement.update(frames=self.frames, raw=self.raw, alone=self._alone)
+            statement.update(stored=self._stored)
         text = json.dumps(statement).encode()
         checksum = str(_index_checksum(batch, text)).encode()
         self._writer.write_batch(
             batch, custom_metadata={_BLOCK_KEY: text, _BLOCK_CHECKSUM_KEY: checksum}
         )
-        self._blocks += 1
+        self._stored.append(self._file.checksum)
+        self._file.checksum = 0
 
     def __enter__(self) -> RecordingWriter:
         return self
@@ -287,6 +292,20 @@ class RecordingWriter:
             self.discard()
         elif not self._file.closed:
             self.finish()
+
+
+class _Sink(io.FileIO):
+    """A file that knows the checksum of what was written since it was last set to 0."""
+
+    checksum = 0
+
+    def write(self, data: Any, /) -> int:
+        self.checksum = zlib.crc32(data, self.checksum)
+        left = memoryview(data).cast("B")
+        count = len(left)
+        while left:  # a disk that fills up may take a part
+            left = left[super().write(left) :]
+        return count
 
 
 class Recording:
@@ -363,6 +382,15 @@ class Recording:
         """Unpacks a block and checks every frame in it."""
         offset = self._offsets[index]
         first, after = self.first_frames[index : index + 2]
+        # What is stored is a fraction of what comes out of it, and so checked much faster. Only
+        # the last block, which holds the checksums, is checked frame by frame.
+        is_last = index == len(self._offsets) - 1
+        if (
+            not is_last
+            and zlib.crc32(self._bytes[self._ends[index] : self._ends[index + 1]])
+            != (self._stored[index])
+        ):
+            raise self._damaged(index, offset, "it fails its checksum")
         with self._lock, self._reading(index, offset, "its frames"):
             batch = self._frames.get_batch(index)
             batch.validate(full=True)
@@ -370,7 +398,7 @@ class Recording:
             if len(column) != after - first or column.null_count:
                 raise ValueError(f"{len(column)} frames where {after - first} belong")
             block = Block(int(first), *_offsets_and_data(column))
-        for i, checksum in enumerate(self._checksums[first:after]):
+        for i, checksum in enumerate(self._checksums[first:after] if is_last else ()):
             if zlib.crc32(block[i]) != checksum:
                 raise self._damaged(index, offset, f"frame {first + i} fails its checksum")
         return block
@@ -394,7 +422,10 @@ class Recording:
     def _read_footer(self) -> list[int]:
         """Byte offsets of the blocks, from the end of the file."""
         try:
-            return _block_offsets(memoryview(self._map.read_buffer()))
+            self._bytes = memoryview(self._map.read_buffer())
+            blocks = _blocks(self._bytes)
+            self._ends = [0, *(end for _, end in blocks)]
+            return [offset for offset, _ in blocks]
         except (struct.error, ValueError, IndexError) as error:
             raise RecordingError(
                 f"{self.path}: not a whole recording: its end, at byte {self._map.size()}, is "
@@ -444,7 +475,11 @@ class Recording:
         self.game_loops.flags.writeable = False
         self._checksums = np.concatenate(checksums).tolist()
         self.first_frames = np.array(frames, np.int64)
-        self.sizes = Sizes(last["frames"], last["raw"], self._map.size(), last["alone"])
+        with self._reading(len(self._offsets) - 1, self._offsets[-1], "its statement"):
+            self._stored = [int(checksum) for checksum in last["stored"]]
+            if len(self._stored) != len(self._offsets) - 1:
+                raise ValueError("checksums are missing")
+            self.sizes = Sizes(last["frames"], last["raw"], self._map.size(), last["alone"])
 
     def _reading(self, block: int | None, offset: int | None, what: str) -> _Reading:
         return _Reading(self, block, offset, what)
@@ -601,11 +636,11 @@ def _offsets_and_data(column: Any) -> tuple[NDArray[np.int32], NDArray[np.uint8]
     return bounds, content
 
 
-def _block_offsets(file: memoryview) -> list[int]:
-    """Where the record batches of an Arrow IPC file start, from the flatbuffer at its end.
+def _blocks(file: memoryview) -> list[tuple[int, int]]:
+    """Where the record batches of an Arrow IPC file start and end, from its last bytes.
 
-    The file ends in the footer, its length as int32, and "ARROW1". The footer's fourth field
-    is a vector of (offset int64, metadata length int32, padding, body length int64).
+    The file ends in a footer, its length as int32, and "ARROW1". The footer is a flatbuffer, whose
+    fourth field is a vector of (offset int64, metadata length int32, padding, body length int64).
     """
     if len(file) < 18 or file[:6] != _MAGIC or file[-6:] != _MAGIC:
         raise ValueError("the mark ARROW1 is missing")
@@ -624,13 +659,13 @@ def _block_offsets(file: memoryview) -> list[int]:
     (count,) = struct.unpack_from("<I", footer, vector)
     if count > (len(footer) - vector - 4) // 24:
         raise ValueError(f"{count} blocks")
-    offsets = []
+    blocks = []
     for i in range(count):
         offset, metadata, body = struct.unpack_from("<qi4xq", footer, vector + 4 + 24 * i)
         if offset < 8 or metadata < 0 or body < 0 or offset + metadata + body > start:
             raise ValueError(f"block {i} at byte {offset} lies outside the file")
-        offsets.append(offset)
-    return offsets
+        blocks.append((offset, offset + metadata + body))
+    return blocks
 
 
 def find(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
