@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sc2gym import tracks, vocabulary
+from sc2gym import spaces, tracks, vocabulary
 from sc2gym._fast.frame import Frames, FrameSource
 from sc2gym._fast.raster import TrackSource, fill_frame
 from sc2gym.errors import UnsupportedReplayError
@@ -102,6 +102,10 @@ class Episode:
             "map": self.map_name,
             "result": self.result,
         } | known
+
+    def availability(self) -> dict[str, dict[str, str]]:
+        """How well this episode knows what can be observed; see `spaces.availability`."""
+        return spaces.availability("events")
 
     def fill(self, step: int, frames: Frames, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Writes the frame of a step into the caller's arrays.

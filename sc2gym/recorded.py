@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sc2gym import vocabulary
+from sc2gym import spaces, vocabulary
 from sc2gym._fast.frame import Frames
 from sc2gym._fast.raster import fill_frame
 from sc2gym._fast.recorded import WireSource
@@ -25,11 +25,14 @@ from sc2gym.episode import Episode, StepMul, _classes
 from sc2gym.errors import CorruptMessageError, RecordingError, UnsupportedReplayError
 from sc2gym.features import wire_source
 from sc2gym.observation import decode_game_info, schema
-from sc2gym.recording import SUFFIX, Recording
+from sc2gym.recording import SUFFIX, Recording, RecordingInfo, wire_fields
 from sc2gym.replay import Player
 
 _RESULTS = {1: "win", 2: "loss", 3: "tie", 4: "undecided"}
 _OUTCOMES = {"win": 1.0, "loss": -1.0}
+
+# Fields of `InterfaceOptions`.
+_RAW, _FEATURE_LAYER = 1, 3
 
 
 class RecordedEpisode(Episode):
@@ -53,6 +56,28 @@ class RecordedEpisode(Episode):
             if isinstance(failure, CorruptMessageError):
                 raise RecordingError(f"{self.name}, step {step}: {failure}") from failure
             raise failure
+
+    def availability(self) -> dict[str, dict[str, str]]:
+        """As `Episode.availability`: what the game was not asked for is not known."""
+        known = spaces.availability("recording")
+        path, _ = self._origin
+        interface = RecordingInfo.read(path).interface  # type: ignore[arg-type]
+        asked = {
+            number
+            for number, _, value, _ in wire_fields(interface)
+            if number == _FEATURE_LAYER or interface[value]
+        }
+        layers = known["minimap"]
+        if _RAW not in asked:
+            known["units"] = dict.fromkeys(known["units"], "")
+            known["upgrades"] = dict.fromkeys(known["upgrades"], "")
+            layers.update(dict.fromkeys(("unit_density", "build_progress", "unit_class"), ""))
+        if _FEATURE_LAYER not in asked:
+            layers.update(alerts="", camera="estimated")
+            if _RAW not in asked:
+                grids = ("height_map", "pathable", "buildable")
+                layers.update({name: "" for name in layers if name not in grids})
+        return known
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, self._origin

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import gymnasium
 import numpy as np
@@ -219,6 +219,19 @@ def observation_space(
     if isinstance(observe, str) and len(parts) == 1:
         return parts[observe], frames
     return gymnasium.spaces.Dict(parts), frames
+
+
+def availability(source: Literal["events", "recording"]) -> dict[str, dict[str, str]]:
+    """How well a source knows each layer, column and player value, by observation key.
+
+    "exact", "estimated", or "" for not at all, in which case it is zero.
+    """
+    tables = {"minimap": LAYERS, "units": COLUMNS, "player": PLAYER}
+    known = {
+        key: {name: getattr(feature, source) for name, feature in table.items()}
+        for key, table in tables.items()
+    }
+    return known | {"upgrades": {"upgrades": "exact"}, "game_loop": {"game_loop": "exact"}}
 
 
 def _pick(

@@ -405,6 +405,36 @@ def test_any_step_in_any_order_and_from_several_threads(path: Path) -> None:
     assert not wrong
 
 
+def test_what_is_not_known_is_named_and_zero(
+    path: Path, path_with_layers: Path, observations: Path, tmp_path: Path
+) -> None:
+    raw = recorded.episode(Recording(path)).availability()
+    assert raw["units"]["health"] == "exact" and raw["minimap"]["alerts"] == ""
+    assert raw["minimap"]["camera"] == "estimated" and raw["minimap"]["creep"] == "exact"
+    layers = recorded.episode(Recording(path_with_layers)).availability()
+    assert layers["minimap"]["alerts"] == layers["minimap"]["camera"] == "exact"
+    recording = Recording(path)
+    bare = tmp_path / "bare.SC2Recording"
+    info = dataclasses.replace(
+        recording.info, interface=sc2api.InterfaceOptions(raw=False, score=True).SerializeToString()
+    )
+    with RecordingWriter(bare, info) as writer:
+        for summary in recording.summaries():
+            writer.append(bytes(summary))
+    episode = recorded.episode(Recording(bare))
+    known = episode.availability()
+    arrays = frame(
+        episode, 5, minimap_layers=list(spaces.LAYERS), unit_columns=list(spaces.COLUMNS)
+    )
+    assert not any(known["units"].values()) and not arrays["units"].any()
+    assert known["upgrades"]["upgrades"] == "" and not arrays["upgrades"].any()
+    for plane, (name, how) in zip(arrays["minimap"], known["minimap"].items(), strict=True):
+        assert plane.any() == bool(how), name
+    assert known["player"]["minerals"] == "exact" and arrays["player"][1] > 0
+    events = spaces.availability("events")
+    assert events["units"]["health"] == "" and events["units"]["unit_type"] == "exact"
+
+
 def test_pickles(path: Path) -> None:
     episode = recorded.episode(Recording(path), 16)
     again = pickle.loads(pickle.dumps(episode))
