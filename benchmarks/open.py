@@ -114,9 +114,9 @@ def main() -> None:
 
 def frame_bytes() -> int:
     """Bytes of one observation under the default options."""
-    from sc2gym.spaces import LAYERS
+    from sc2gym.spaces import DEFAULT_LAYERS
 
-    return len(LAYERS) * 64 * 64
+    return len(DEFAULT_LAYERS) * 64 * 64
 
 
 if __name__ == "__main__":
