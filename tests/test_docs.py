@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sc2gym import cli
+from sc2gym.options import Options
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,6 +43,13 @@ def test_the_commands_that_documents_name_exist(capsys):
             for word in words:
                 if word.startswith("--"):
                     assert re.search(rf"{word}\b", out), line
+
+
+def test_every_option_is_in_the_readme():
+    table = README[README.index("## Options") :]
+    table = table[: table.index("\n## ", 3)]
+    for field in dataclasses.fields(Options):
+        assert f"`{field.name}`" in table, field.name
 
 
 def test_links_lead_somewhere():
