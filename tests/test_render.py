@@ -10,6 +10,7 @@ from gymnasium.wrappers import RecordVideo
 import sc2gym
 from sc2gym import picture, render, spaces
 from sc2gym.library import find
+from sc2gym.vocabulary import RAW_FUNCTIONS
 
 pytest.importorskip("PIL", reason="needs the extra `video`")
 
@@ -77,8 +78,6 @@ def test_economies_and_the_last_command(sides):
     alone = render.look(own, step)
     assert alone.sides[1].minerals is None  # a player does not know
     done = [int(i) for i in own.expert_actions[:step] if i]
-    from sc2gym.vocabulary import RAW_FUNCTIONS
-
     assert scene.caption == RAW_FUNCTIONS[done[-1]].name
     assert render.look(own, 0).caption == ""
     assert scene.seconds == pytest.approx(own.game_loops[step] / 22.4)
@@ -115,6 +114,25 @@ def test_old_games_can_be_drawn(data_dir):
         middle = len(episode) // 2
         drawn = render.frame(episode, middle)
         assert (drawn != render.frame(episode, middle // 2)).any()
+
+
+def test_recordings_can_be_drawn_with_their_ground(data_dir, tmp_path, capsys):
+    pytest.importorskip("pyarrow", reason="needs the extra `recordings`")
+    pytest.importorskip("google.protobuf", reason="messages are made with the extra `game`")
+    from test_recorded_episode import write
+
+    from sc2gym import cli, recorded
+    from sc2gym.recording import Recording
+
+    path = tmp_path / "game.SC2Recording"
+    write(path, data_dir / "observations", list(range(0, 160, 8)), layers=64, end=10**6)
+    episode = recorded.episode(Recording(path))
+    scene = render.look(episode, 3)
+    assert len(scene.x) > 100
+    assert scene.ground is not None and scene.ground.max() > 50
+    assert render.frame(episode, 3).shape == (*picture.SIZE, 3)
+    assert cli.main(["play", str(path), "--out", str(tmp_path / "a.gif")]) == 0
+    assert "20 pictures" in capsys.readouterr().out
 
 
 def test_rgb_array_is_the_frame_last_shown():

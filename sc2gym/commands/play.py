@@ -36,7 +36,7 @@ A window and MP4 need the extra `video`: pip install "sc2gym[video]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sc2gym play`."""
     add = parser.add_argument
-    add("replay", metavar="FILE", help="a replay")
+    add("replay", metavar="FILE", help="a replay, or a recording")
     add("--out", type=_animation, metavar="FILE", help="write a .gif or .mp4 instead of a window")
     add("--player", type=int, metavar="ID", help="whose side to take (the first player's)")
     add("--speed", type=_positive, default=8.0, help="times as fast as the game was (8)")
@@ -54,11 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plays the replay, or writes it."""
-    from ..episode import episodes
-    from ..replay import Replay
-
-    replay = Replay.open(Path(arguments.replay).expanduser())
-    sides = episodes(replay, "both", arguments.step_mul)
+    sides = _sides(Path(arguments.replay).expanduser(), arguments.step_mul)
     episode = _side(sides, arguments.player)
     first, last = _steps(episode, arguments.begin, arguments.end)
     pictures = _pictures(episode, _opponent(episode, sides), range(first, last), arguments.size)
@@ -75,6 +71,17 @@ def run(arguments: argparse.Namespace) -> int:
     length, size = clock(written * every / fps), arguments.out.stat().st_size / 1e6
     print(f"{arguments.out}: {written:,} pictures, {length}, {size:.1f} MB")
     return 0
+
+
+def _sides(path: Path, step_mul: int) -> tuple[Episode, ...]:
+    from .. import recorded
+    from ..episode import episodes
+    from ..recording import SUFFIX, Recording
+    from ..replay import Replay
+
+    if path.suffix.lower() == SUFFIX.lower():
+        return (recorded.episode(Recording(path), step_mul),)
+    return episodes(Replay.open(path), "both", step_mul)
 
 
 def _show(pictures: Iterator[Picture], fps: float, title: str) -> None:
