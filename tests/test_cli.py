@@ -59,6 +59,7 @@ def test_every_command_has_help(command, capsys):
     assert cli.main([command, "--help"]) == 0
     out, _ = capsys.readouterr()
     assert out.startswith(f"usage: sc2gym {command}")
+    assert f"examples:\n  sc2gym {command}" in out
     for line in out.splitlines():
         assert len(line) <= 100
 

@@ -12,8 +12,26 @@ from sc2gym.game.recorder import Progress, Report, record, reencode
 from sc2gym.game.worker import Settings
 
 
+_RECORD_EXAMPLES = """
+examples:
+  sc2gym record ~/replays --out recordings --workers 4
+  sc2gym record ~/replays --out recordings --opponent --feature-screen 64 --feature-minimap 64
+  sc2gym play recordings/game-3f2a90c1-p1.SC2Recording
+
+Needs StarCraft II (SC2PATH says where) and pip install "sc2gym[game]". A run that was stopped
+goes on where it was when it is started again. More in docs/recordings.md.
+"""
+_REENCODE_EXAMPLES = """
+examples:
+  sc2gym reencode ~/replays new-replays --workers 4
+
+Needs StarCraft II (SC2PATH says where) and pip install "sc2gym[game]".
+"""
+
+
 def add_record_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sc2gym record`."""
+    parser.epilog = _RECORD_EXAMPLES
     _add_common_arguments(parser)
     add = parser.add_argument
     add("--player", type=int, default=1, help="player id to observe (1)")
@@ -65,6 +83,7 @@ def run_record(arguments: argparse.Namespace) -> int:
 
 def add_reencode_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sc2gym reencode`."""
+    parser.epilog = _REENCODE_EXAMPLES
     parser.add_argument("replays", nargs="+", metavar="IN", help="replays, or folders of them")
     parser.add_argument("out", metavar="OUT", help="folder to write to")
     _add_pool_arguments(parser)
