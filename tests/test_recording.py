@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import threading
 from pathlib import Path
 
@@ -103,6 +104,21 @@ def test_pyarrow_alone_reads_it(path: Path, frames: list[bytes]) -> None:
     assert table["game_loop"].to_pylist() == list(range(0, 240, 8))
     metadata = json.loads(table.schema.metadata[b"sc2gym.recording"])
     assert (metadata["player"], metadata["map_name"]) == (2, "Kairos Junction LE")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/recordings.md"])
+def test_what_the_documents_say_about_reading_them_is_so(
+    document: str, path: Path, frames: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "game-3f2a90c1-p1.SC2Recording").write_bytes(path.read_bytes())
+    text = (Path(__file__).parents[1] / document).read_text(encoding="utf-8")
+    block = next(
+        b for b in re.findall(r"^```py.*?\n(.*?)^```", text, re.M | re.S) if "open_file" in b
+    )
+    names: dict[str, object] = {}
+    exec(block, names)
+    assert names["wire"] == frames[0]
 
 
 def test_summaries_lack_the_large_parts_only(path: Path, frames: list[bytes]) -> None:
