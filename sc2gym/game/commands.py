@@ -11,7 +11,6 @@ from collections.abc import Callable
 from sc2gym.game.recorder import Progress, Report, record, reencode
 from sc2gym.game.worker import Settings
 
-
 _RECORD_EXAMPLES = """
 examples:
   sc2gym record ~/replays --out recordings --workers 4
