@@ -158,13 +158,22 @@ class Window:
         self.paused = False
         self._title = title
         self._screen: Any = None
+        problem = ""
         try:
             pygame.display.init()
         except pygame.error as error:
+            problem = str(error)
+        else:
+            # Without a display SDL quietly takes a driver that shows nothing.
+            driver = pygame.display.get_driver()
+            if driver in ("dummy", "offscreen") and not os.environ.get("SDL_VIDEODRIVER"):
+                pygame.display.quit()
+                problem = "there is no display"
+        if problem:
             raise RuntimeError(
-                f"no window can be opened here ({error}); write a file instead, or set"
+                f"no window can be opened here ({problem}); write a file instead, or set"
                 " SDL_VIDEODRIVER=dummy to go without"
-            ) from error
+            )
         self._clock = pygame.time.Clock()
 
     def show(self, picture: Picture) -> bool:

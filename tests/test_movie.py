@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -144,9 +145,15 @@ def test_space_holds_a_window(headless):
     assert not window.show(picture)
 
 
-def test_no_display_is_explained(monkeypatch):
+@pytest.mark.parametrize("driver", ["no such driver", None])
+def test_no_display_is_explained(monkeypatch, driver):
     pygame = pytest.importorskip("pygame", reason="needs the extra `video`")
     pygame.display.quit()
-    monkeypatch.setenv("SDL_VIDEODRIVER", "no such driver")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    if driver:
+        monkeypatch.setenv("SDL_VIDEODRIVER", driver)
+    elif sys.platform != "linux":
+        pytest.skip("other systems always have a display")
     with pytest.raises(RuntimeError, match="SDL_VIDEODRIVER=dummy"):
         movie.Window()
