@@ -137,12 +137,14 @@ class Upgrades:
             lists as upgrades too, are not in it.
         ids: int32, the API's `upgrade_id` (that of `pysc2.lib.upgrades`).
         abilities: int32, the ability that researches it, 0 where none does.
+        research_loops: float32, game loops that it takes, in one build.
     """
 
     names: tuple[str, ...]
     index: Mapping[bytes, int]
     ids: npt.NDArray[np.int32]
     abilities: npt.NDArray[np.int32]
+    research_loops: npt.NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -280,6 +282,7 @@ def upgrades() -> Upgrades:
         index={name.encode(): place for place, name in enumerate(names)},
         ids=_frozen(np.array([int(row[0]) for row in rows], np.int32)),
         abilities=_frozen(np.array([int(row[2]) for row in rows], np.int32)),
+        research_loops=_frozen(np.array([float(row[3]) for row in rows], np.float32)),
     )
 
 

@@ -1,4 +1,3 @@
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -8,11 +7,8 @@ import pytest
 from sc2gym import vocabulary
 from sc2gym.replay import Replay
 
-_TOOL = Path(__file__).parent.parent / "tools" / "report_vocabulary.py"
-_spec = importlib.util.spec_from_file_location("report_vocabulary", _TOOL)
-report = importlib.util.module_from_spec(_spec)
-sys.modules["report_vocabulary"] = report
-_spec.loader.exec_module(report)
+sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
+import report_vocabulary as report
 
 # Files of 4.0 and later. The co-op game is left out: its three commands are commanders' own.
 _MODERN = ("4.0.0.59587-a", "4.3.0.64469-a", "4.7.0.70154-a", "5.0.0.80949-a")
@@ -30,16 +26,6 @@ def test_99_percent_of_commands_map(modern):
     shares = {name: fit.share for name, fit in modern.items()}
     print(shares)
     assert len(shares) == 13 and min(shares.values()) >= 0.99, shares
-
-
-def test_products_follow_commands(modern):
-    # A command may be refused, cancelled or cut off by the end of the game; a wrong name would
-    # show as most commands of that name without a product.
-    for name, fit in modern.items():
-        print(name, fit.confirmed, dict(fit.missing))
-    confirmed = sum(fit.confirmed for fit in modern.values())
-    missing = sum(fit.missing.total() for fit in modern.values())
-    assert confirmed > 2500 and missing / (confirmed + missing) < 0.03
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """Builds the tables in sc2gym/data from the game's own data and two packages.
 
-    python tools/build_vocabulary.py ../shared/data/observations [OUTPUT_FOLDER]
+    python tools/build_vocabulary.py ../shared/data [OUTPUT_FOLDER]
 
-Needs pysc2, s2clientprotocol and sc2reader; the tables need none of them. What comes from where:
+Needs pysc2, s2clientprotocol and sc2reader; the tables need none of them. What comes from where,
+of the files below `observations` and `replays`:
     unit types, abilities, upgrades   `ResponseData.pb`, the SC2 API's description of a build
     radii                             units in recorded observations beside it, else `RADII`
     raw functions                     pysc2.lib.actions
     ability links by build            sc2reader, under the names of `ResponseData.pb`
+    evidence for links                what the replays show; see `vocabulary_evidence.py`
+`observed_links.csv`, links that replays show and no table has, is kept by hand.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from vocabulary_evidence import Evidence, of_folder, products
 
 from sc2gym.game.pysc2_loader import load_pysc2
 
@@ -33,7 +38,7 @@ LINK_TABLES = {
 }
 
 # A command of several buildings has one link, which the tables name after any of them.
-# `tools/report_vocabulary.py` holds every one of these against births and upgrades.
+# `shared_links.csv` says which of these the replays bear out and which stand by name alone.
 SHARED = {
     "OrbitalCommandTrain": "CommandCenterTrain",
     "PlanetaryFortressTrain": "CommandCenterTrain",
@@ -158,8 +163,8 @@ def unit_type_rows(data: Any, seen: dict[int, float]) -> Iterable[Sequence[Any]]
         ]  # fmt: skip
 
 
-def link_rows(data: Any) -> Iterable[Sequence[Any]]:
-    """(name, its links in every build of `LINK_TABLES`) for names that the API has.
+def listed_links(data: Any) -> Mapping[int, Mapping[int, tuple[str, str]]]:
+    """{build: {link: (sc2reader's name, the API's)}} for links that the API has a name for.
 
     Bridges, doors and other things of a map obey no player: where one shows as a command's name,
     the link has moved.
@@ -170,19 +175,62 @@ def link_rows(data: Any) -> Iterable[Sequence[Any]]:
         if a.link_name and not OF_MAPS.search(a.link_name)
     }
     folder = files("sc2reader.data")
-    cells: dict[str, dict[int, list[int]]] = {}
+    listed: dict[int, dict[int, tuple[str, str]]] = {}
     for build, table in LINK_TABLES.items():
-        lines = folder.joinpath(f"{table}_abilities.csv").read_text("utf-8").split()
-        seen: set[int] = set()
-        for line in lines:
-            number, name = line.split(",")[:2]
-            link, name = int(number), known.get(SHARED.get(name, name).lower())
+        of_build = listed.setdefault(build, {})
+        for line in folder.joinpath(f"{table}_abilities.csv").read_text("utf-8").split():
+            link, name = line.split(",")[:2]
             # Some tables list what an ability makes after the ability, under the same link.
-            if name and link not in seen:
-                seen.add(link)
-                cells.setdefault(name, {}).setdefault(build, []).append(link)
-    for name, by_build in sorted(cells.items()):
-        yield name, *(" ".join(map(str, sorted(by_build.get(b, [])))) for b in LINK_TABLES)
+            if meant := known.get(SHARED.get(name, name).lower()):
+                of_build.setdefault(int(link), (name, meant))
+    return listed
+
+
+def link_rows(listed: Mapping[int, Mapping[int, tuple[str, str]]]) -> Iterable[Sequence[Any]]:
+    """(name, its links in every build of `LINK_TABLES`, parted by spaces)."""
+    names = sorted({name for links in listed.values() for _, name in links.values()})
+    cells: dict[tuple[str, int], list[int]] = {}
+    for build, links in listed.items():
+        for link, (_, name) in sorted(links.items()):
+            cells.setdefault((name, build), []).append(link)
+    for name in names:
+        yield name, *(" ".join(map(str, cells.get((name, build), ()))) for build in listed)
+
+
+def evidence_rows(shown: Evidence) -> Iterable[Sequence[Any]]:
+    """A row for each command of the replays: how often given, how often followed.
+
+    Its basis is "seen" where its product followed, "not followed" where it never did, and "by
+    name" where it makes nothing that the tracker stream shows. Last, where births say which
+    ability made them, the name most of them gave and how many.
+    """
+    from sc2gym import vocabulary
+
+    names, makes = vocabulary.ability_names(), products()
+    for key in sorted(shown.commands):
+        ability, followed = shown.ability[key], shown.followed[key]
+        basis = "by name"
+        if makes.get(ability):
+            basis = "seen" if followed else "not followed"
+        said = [(count, name) for (of_key, name), count in shown.creators.items() if of_key == key]
+        count, name = max(said, default=("", ""))
+        yield *key, names.get(ability, ""), shown.commands[key], followed, basis, name, count
+
+
+def shared_rows(
+    listed: Mapping[int, Mapping[int, tuple[str, str]]], shown: Evidence
+) -> Iterable[Sequence[Any]]:
+    """A row for each name of `SHARED`: what the commands of the links listed under it show."""
+    from sc2gym import vocabulary
+
+    for alias, name in SHARED.items():
+        commands = followed = 0
+        for key, count in shown.commands.items():
+            table = listed[vocabulary.abilities(key[0]).table_build]
+            if table.get(key[1], ("",))[0] == alias:
+                commands, followed = commands + count, followed + shown.followed[key]
+        tables = sum(alias in (listed_as for listed_as, _ in t.values()) for t in listed.values())
+        yield alias, name, tables, commands, followed, "seen" if followed else "by name"
 
 
 def function_rows() -> Iterable[Sequence[Any]]:
@@ -197,7 +245,8 @@ def function_rows() -> Iterable[Sequence[Any]]:
 
 def main() -> None:
     """Builds every table."""
-    source = Path(sys.argv[1])
+    data_folder = Path(sys.argv[1])
+    source = data_folder / "observations"
     target = Path(
         sys.argv[2] if len(sys.argv) > 2 else Path(__file__).parent.parent / "sc2gym/data"
     )
@@ -223,13 +272,26 @@ def main() -> None:
     )
     write(
         target / "upgrades.csv",
-        ["id", "name", "ability"],
-        ([u.upgrade_id, u.name, u.ability_id] for u in data.upgrades if u.name),
+        ["id", "name", "ability", "research_loops"],
+        (
+            [u.upgrade_id, u.name, u.ability_id, f"{u.research_time:g}"]
+            for u in data.upgrades
+            if u.name
+        ),
     )
-    write(target / "links.csv", ["name", *LINK_TABLES], link_rows(data))
+    listed = listed_links(data)
+    write(target / "links.csv", ["name", *LINK_TABLES], link_rows(listed))
     write(
         target / "raw_functions.csv", ["id", "name", "kind", "ability", "general"], function_rows()
     )
+    # What follows reads the tables of the installed package, which these should be.
+    shown = Evidence()
+    for of_file in of_folder(data_folder / "replays").values():
+        shown.add(of_file)
+    columns = "base_build,link,index,ability,commands,followed,basis,named,births"
+    write(target / "link_evidence.csv", columns.split(","), evidence_rows(shown))
+    columns = "listed_as,name,tables,commands,followed,basis"
+    write(target / "shared_links.csv", columns.split(","), shared_rows(listed, shown))
     for path in sorted(target.glob("*.csv")):
         print(f"{path.name}: {len(path.read_text('utf-8').splitlines()) - 1} rows")
     repeated = [n for n, k in Counter(u.name for u in data.units if u.name).items() if k > 1]
