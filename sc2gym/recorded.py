@@ -119,6 +119,8 @@ def episode(recording: Recording, step_mul: StepMul = 8) -> RecordedEpisode:
     loops = loops[order]
     functions = _functions(commands[order, 1:])
     steps = _steps(name, frame_loops, loops, step_mul)
+    if len(steps) < 2:
+        raise RecordingError(f"{name}: frames of one loop only, nothing to step through")
     game_loops = frame_loops[steps]
     if not min(game_info.map_size) > 0:
         raise RecordingError(f"{name}: its game info does not say how large the map is")
@@ -221,22 +223,26 @@ def _steps(
     step_mul: StepMul,
 ) -> npt.NDArray[np.int64]:
     """The numbers of the frames to step through: the first, those asked for, and the last."""
-    last = len(frame_loops) - 1
+    # Of frames of one loop the last counts: at the end pysc2 may show a loop again, with results.
+    frames = np.flatnonzero(np.append(np.diff(frame_loops) > 0, True))
+    loops = frame_loops[frames].astype(np.int64)
     if step_mul == "actions":
         # The frame at which each command was given: the last one not after it.
-        at = np.searchsorted(frame_loops, command_loops, "right") - 1
+        at = np.searchsorted(loops, command_loops, "right") - 1
     elif isinstance(step_mul, str) or step_mul < 1:
         raise ValueError(f'step_mul must be a number of loops or "actions", not {step_mul!r}')
     else:
-        wanted = np.arange(frame_loops[0], frame_loops[-1], step_mul)
-        at = np.searchsorted(frame_loops, wanted)
-        missing = np.flatnonzero(frame_loops[at] != wanted)
-        if len(missing):
+        at = np.flatnonzero((loops - loops[0]) % step_mul == 0)
+        wanted = loops[0] + step_mul * np.arange(len(at) + 1)
+        missing = np.flatnonzero(np.append(loops[at], -1) != wanted)[0]
+        if wanted[missing] < loops[-1]:
             raise RecordingError(
-                f"{name}: no frame at loop {wanted[missing[0]]}, as step_mul={step_mul} asks for; "
-                f"its first are at {frame_loops[:4].tolist()}"
+                f"{name}: no frame at loop {wanted[missing]}, as step_mul={step_mul} asks for; "
+                f"its first are at {loops[:4].tolist()}"
             )
-    return np.unique(np.clip(np.concatenate(([0], at, [last])), 0, last))
+    last = len(frames) - 1
+    steps: npt.NDArray[np.int64] = np.unique(np.clip(np.concatenate(([0], at, [last])), 0, last))
+    return frames[steps].astype(np.int64)
 
 
 def _first_in(

@@ -472,6 +472,8 @@ class Recording:
         if not loops or last["frames"] != frames[-1]:
             raise RecordingError(f"{self.path}: blocks are missing: {frames[-1]} frames found")
         self.game_loops: NDArray[np.int32] = np.concatenate(loops)
+        if len(self) and (self.game_loops[0] < 0 or (np.diff(self.game_loops) < 0).any()):
+            raise RecordingError(f"{self.path}: its game loops fall")
         self.game_loops.flags.writeable = False
         self._checksums = np.concatenate(checksums).tolist()
         self.first_frames = np.array(frames, np.int64)

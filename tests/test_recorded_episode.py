@@ -449,6 +449,23 @@ def test_a_game_that_stops_without_a_result(observations: Path, tmp_path: Path) 
     assert (episode.terminated, episode.result, episode.outcome) == (False, "win", 1.0)
 
 
+def test_a_loop_shown_again_and_far_apart_loops(observations: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "r", observations, [0, 8, 16, 16])
+    assert recorded.episode(Recording(path)).game_loops.tolist() == [0, 8, 16]
+
+    def late(message: Any) -> None:
+        if message.observation.game_loop == 16:
+            message.observation.game_loop = 2**31 - 1
+
+    path = write(tmp_path / "f", observations, [0, 8, 16], end=1000, change=late)
+    assert recorded.episode(Recording(path), "actions").game_loops[-1] == 2**31 - 1
+    with pytest.raises(RecordingError, match="no frame at loop 16"):
+        recorded.episode(Recording(path))
+    path = write(tmp_path / "o", observations, [8, 8])
+    with pytest.raises(RecordingError, match="nothing to step through"):
+        recorded.episode(Recording(path))
+
+
 @pytest.mark.parametrize(
     ("step_mul", "complaint"), [(4, "no frame at loop 4, as step_mul=4 asks"), (12, "loop 12")]
 )
