@@ -320,7 +320,36 @@ class Library:
                 return episode
         raise ReplayError(f"player {player_id} has no episode", name=file.name)
 
-    def draw(self, order: Order, position: int, stride: int) -> tuple[Episode, int, int]:
+    def preload(self) -> CacheInfo:
+        """Decodes every replay, with a progress bar on a terminal, as far as memory is allowed.
+
+        Bad ones are passed over, or raise, as when their turn comes.
+
+        Returns:
+            What is kept.
+        """
+        dropped = _cache.info().evictions
+        for index in track(range(len(self)), "decoding replays", unit="episodes"):
+            self._usable(index, self.episode)
+            if _cache.info().evictions > dropped:
+                break  # from here on each would take the place of another
+        return self.cache_info()
+
+    def foresee(self, order: Order, position: int, stride: int) -> int:
+        """The number of the episode that `draw` will try first."""
+        for _ in range(len(self)):
+            if order[position] not in self._bad:
+                break
+            position += stride
+        return order[position]
+
+    def draw(
+        self,
+        order: Order,
+        position: int,
+        stride: int,
+        get: Callable[[int], Episode] | None = None,
+    ) -> tuple[Episode, int, int]:
         """The first usable episode at `position`, `position + stride`..
 
         What cannot be used is passed over as if it had not been there, whenever it was found
@@ -330,6 +359,7 @@ class Library:
             order: The sequence.
             position: Where in it to begin.
             stride: Positions from one to the next: the number of lanes.
+            get: Gives an episode in place of `episode`.
 
         Returns:
             The episode, its number, and the position after it.
@@ -337,27 +367,28 @@ class Library:
         Raises:
             ReplayError: An episode cannot be used and `on_error` is "raise", or none can.
         """
+        get = get or self.episode
         for _ in range(len(self)):
             index = order[position]
             position += stride
-            episode = self._usable(index)
+            episode = self._usable(index, get)
             if episode is not None:
                 return episode, index, position
         # A lane may meet the same few episodes for ever (16 of them in sequence and 16 lanes,
         # say). Where those are all bad it takes what follows them.
         for number in range(index + 1, index + len(self)):
-            episode = self._usable(number % len(self))
+            episode = self._usable(number % len(self), get)
             if episode is not None:
                 return episode, number % len(self), position
         raise ReplayError(
             f"none of {len(self)} episodes can be used; the first: {': '.join(self.skipped[0])}"
         )
 
-    def _usable(self, index: int) -> Episode | None:
+    def _usable(self, index: int, get: Callable[[int], Episode]) -> Episode | None:
         if index in self._bad:
             return None
         try:
-            return self.episode(index)
+            return get(index)
         except _UNUSABLE as error:
             self._bad.add(index)
             self._skip(error, self.name(index))

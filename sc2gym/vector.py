@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -14,7 +16,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from . import spaces
-from ._fast.batch import Rules, Slot
+from ._fast.batch import Rules, Slot, Strip
+from ._fast.crew import Crew
+from .ahead import Ahead, NotReady
 from .cache import CacheInfo
 from .env import (
     Observation,
@@ -28,16 +32,18 @@ from .env import (
 )
 from .library import Order, Source
 from .options import Options, choose
+from .rollout import Rollout
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from .episode import Episode
+
 Bools = npt.NDArray[np.bool_]
 
-# The batch in the caller's hands and the one being filled.
-_SLOTS = 2
-# Beyond those a caller may keep a few, as frame stacks do, before memory is allocated anew.
-_SLOTS_WITH_COPY = 4
+# Batches kept for use beside those ahead and the one handed out last. A caller may hold a few,
+# as frame stacks do, before memory is allocated anew.
+_SPARE = 3
 
 
 class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
@@ -53,12 +59,20 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
     is still under way, does not. With `copy=False` a batch is written over by the step after
     the next. Rewards, flags, infos and final observations always have memory of their own.
 
+    Nothing that is shown depends on the agent, so threads fill the next batches while it thinks
+    (`prefetch`), and what comes after the current episodes is decoded before they end. What is
+    handed out is the same to the bit without.
+
     Args:
         replays: See `Options`.
         num_envs: Lanes. Where there are fewer episodes, lanes share them, and a warning says so.
         autoreset_mode: When a lane begins its next episode: with the step after the end (the
             default), with the same step (the end is in `final_obs` and `final_info`), or never
             by itself: see `gymnasium.vector.AutoresetMode`.
+        prefetch: Batches to prepare ahead; 0 for none.
+        num_threads: Threads that fill batches; more than one is for wide batches.
+        pinned: Whether batches are in page-locked memory, from where a GPU fetches them by
+            itself. By default they are where torch was imported and sees CUDA.
         options: The other fields of `Options`, by name.
 
     Attributes:
@@ -84,15 +98,24 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         *,
         num_envs: int = 1,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        prefetch: int = 2,
+        num_threads: int = 1,
+        pinned: bool | None = None,
         **options: Any,
     ):
         if num_envs < 1:
             raise ValueError(f"num_envs must be 1 or more, got {num_envs}")
+        if prefetch < 0 or num_threads < 1:
+            raise ValueError(
+                f"prefetch must be 0 or more and num_threads 1 or more, got {prefetch} and"
+                f" {num_threads}"
+            )
         if not isinstance(autoreset_mode, AutoresetMode):
             choose("autoreset_mode", autoreset_mode, [mode.value for mode in AutoresetMode])
             autoreset_mode = AutoresetMode(autoreset_mode)
         self.options = Options.of(
-            {"replays": replays, **options}, others=("num_envs", "autoreset_mode")
+            {"replays": replays, **options},
+            others=("num_envs", "autoreset_mode", "prefetch", "num_threads", "pinned"),
         )
         self.num_envs = num_envs
         self.metadata = {**self.metadata, "autoreset_mode": autoreset_mode}
@@ -116,11 +139,18 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
             autoreset_mode.value,
             self.options.max_episode_steps,
         )
-        self._slots = deque(self._allocate() for _ in range(_SLOTS))
+        self.prefetch = prefetch
+        self.pinned = pinned
+        # With batches ahead the caller helps only where it would wait.
+        self._crew = Crew(num_threads if prefetch else num_threads - 1, wake=max(1, prefetch // 2))
+        weakref.finalize(self, self._crew.close)
+        self._episodes: Ahead[Episode] = Ahead(self.library.episode)
         self._order: Order | None = None
-        # The batch handed out last, and the one that follows it where that is prepared already.
+        # The batch handed out last, those that follow it as far as they are begun, and others.
         self._current: Slot | None = None
-        self._ahead: Slot | None = None
+        self._ahead: deque[Slot] = deque()
+        self._spare: deque[Slot] = deque()
+        self._strip: Strip | None = None
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
@@ -130,6 +160,10 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
     def cache_info(self) -> CacheInfo:
         """Hits, evictions and bytes of the decoded replays that the process keeps."""
         return self.library.cache_info()
+
+    def preload(self) -> CacheInfo:
+        """Decodes every replay now, as far as `cache_bytes` allows, with a progress bar."""
+        return self.library.preload()
 
     def reset(
         self,
@@ -157,22 +191,31 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         asked = requested(self.library, options, others=("reset_mask",))
         slot = self._take()
         current = self._current
+        new_order = seed is not None or self._order is None
         if seed is not None or self._order is None:
             self._order = order_of(self.library, self.options, seed, self.np_random)
             current = None  # where lanes were in the last order means nothing in this one
+        if new_order:
+            self._episodes.forget()
         slot.stay(current)
-        for lane in range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist():
-            if asked is None:
-                slot.begin(lane, self._draw(current, lane))
-            else:
-                episode, index, step = asked
+        lanes = range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist()
+        if asked is None:
+            self._begin(slot, current, lanes, self._episodes.get)
+        else:
+            episode, index, step = asked
+            for lane in lanes:
                 slot.begin(lane, (episode, index, self._position(current, lane)), step)
-        slot.fill()
-        self._current, self._ahead = slot, None
+            self._foresee(slot)
+        self._crew.submit(slot)
+        self._crew.wait(slot)
+        self._drop()
+        self._turn_to(slot)
         infos: dict[str, Any] = {}
         for lane in slot.started:
             infos = self._add_info(infos, slot.info(lane) | slot.drawn[lane][0].info(), lane)
-        return slot.observations(), infos
+        observations = slot.observations()
+        self._prepare_ahead()
+        return observations, infos
 
     def step(
         self, actions: npt.NDArray[np.int64]
@@ -187,26 +230,188 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         current = self._current
         if current is None:
             raise ResetNeeded("call reset before step")
-        slot = self._ahead
-        if slot is None:
-            # Kept where the actions turn out invalid: the next call uses it.
-            slot = self._ahead = self._prepare(current)
+        if not self._ahead:
+            self._ahead.append(self._prepare(current, self._episodes.get))
+        slot = self._ahead[0]
+        try:
+            self._crew.wait(slot)
+        except Exception:
+            self._drop()  # it is tried again with the next call
+            raise
+        # The batch stays ahead where the actions turn out invalid.
         observations, rewards, terminations, truncations, infos = slot.hand_out(current, actions)
-        self._current, self._ahead = slot, None
+        self._turn_to(self._ahead.popleft())
         if slot.started:
             for lane, (observation, info) in slot.finals.items():
                 final = {"final_obs": observation, "final_info": info}
                 infos = self._add_info(infos, final, lane)
             for lane in slot.started:
                 infos = self._add_info(infos, slot.drawn[lane][0].info(), lane)
+        self._prepare_ahead()
         return observations, rewards, terminations, truncations, infos
 
-    def _prepare(self, before: Slot) -> Slot:
-        slot = self._take()
-        for lane in slot.follow(before):
-            slot.begin(lane, self._draw(before, lane))
-        slot.fill()
+    def peek(self) -> Observation | None:
+        """The observations of the next step, in the memory that it will hand out, not to be
+        written to; None where they are not ready yet.
+        """
+        if not self._ahead or not self._crew.is_ready(self._ahead[0]):
+            return None
+        return self._ahead[0].observations()
+
+    def rollout(
+        self, steps: int, policy: Callable[[Observation], npt.ArrayLike] | None = None
+    ) -> Rollout:
+        """Takes many steps at once.
+
+        The same as calling `step` so many times, with all that is shown put together. Without a
+        policy the actions are the player's own, and no Python runs from step to step.
+
+        Its memory is used again by a rollout of as many steps, as soon as nobody holds any part
+        of this one.
+
+        Args:
+            steps: How many, 1 or more.
+            policy: Gives the actions for a batch of observations, which it must not keep.
+
+        Raises:
+            ResetNeeded: Before the first reset, or where a lane comes to its end before that
+                and does not go on by itself; no step is taken then.
+        """
+        current = self._current
+        if current is None:
+            raise ResetNeeded("call reset before rollout")
+        left = current.steps_left()
+        if self.metadata["autoreset_mode"] is AutoresetMode.DISABLED and left < steps:
+            raise ResetNeeded(
+                f"a lane has {left} steps left, and autoreset is disabled: no rollout of {steps}"
+            )
+        if self._strip is None or len(self._strip) != steps or not self._strip.is_free():
+            self._strip = None  # first, so that there is room
+            self._strip = Strip(self._arrays(steps, self.num_envs), self._rules, steps)
+        if policy is not None:
+            return self._rollout_with(self._strip, policy)
+        self._drop()
+        after = self._take()
+
+        def begin(slot: Slot, lane: int) -> None:
+            self._begin(slot, slot, [lane], self._episodes.get)
+
+        expert, rewards, terminations, truncations, resets = self._strip.unroll(
+            current, after, begin
+        )
+        for batch in (self._strip, after):
+            self._crew.submit(batch)
+        try:
+            for batch in (self._strip, after):
+                self._crew.wait(batch)
+        except Exception:
+            for batch in (self._strip, after):
+                self._crew.cancel(batch)
+            self._spare.appendleft(after)
+            raise
+        self._turn_to(after)
+        self._foresee(after)
+        rollout = Rollout(
+            self._strip.observations(), expert, expert, rewards, terminations, truncations, resets,
+            after.observations(),
+        )  # fmt: skip
+        self._prepare_ahead()
+        return rollout
+
+    def _rollout_with(
+        self, strip: Strip, policy: Callable[[Observation], npt.ArrayLike]
+    ) -> Rollout:
+        assert self._current is not None
+        observations = strip.observations()
+        shape = (len(strip), self.num_envs)
+        expert, actions = np.empty(shape, np.int64), np.empty(shape, np.int64)
+        rewards = np.empty(shape, np.float64)
+        terminations, truncations, resets = (np.empty(shape, np.bool_) for _ in range(3))
+        shown = self._current.observations()
+        for t in range(len(strip)):
+            if isinstance(shown, dict):
+                for key, array in shown.items():
+                    observations[key][t] = array
+            else:
+                observations[t] = shown
+            expert[t] = self._current.expert_actions()
+            chosen = np.asarray(policy(shown))
+            shown, rewards[t], terminations[t], truncations[t], _ = self.step(chosen)
+            actions[t], resets[t] = chosen, self._current.resets()
+        return Rollout(
+            observations, expert, actions, rewards, terminations, truncations, resets, shown
+        )
+
+    # Preparing
+
+    def _prepare(self, before: Slot, get: Callable[[int], Episode], *, ahead: bool = False) -> Slot:
+        """The batch that follows, in line to be filled."""
+        slot = self._take(ahead=ahead)
+        try:
+            self._begin(slot, before, slot.follow(before), get)
+            self._crew.submit(slot)
+        except BaseException:
+            self._spare.appendleft(slot)
+            raise
         return slot
+
+    def _prepare_ahead(self) -> None:
+        """Has batches prepared, up to one that has to wait for something or goes wrong.
+
+        That comes up again when the batch is due, as it would have without this.
+        """
+        assert self._current is not None
+        disabled = self.metadata["autoreset_mode"] is AutoresetMode.DISABLED
+        while len(self._ahead) < self.prefetch:
+            before = self._ahead[-1] if self._ahead else self._current
+            if disabled and not before.steps_left():
+                return
+            try:
+                self._ahead.append(self._prepare(before, self._episodes.peek, ahead=True))
+            except NotReady:
+                return
+
+    def _begin(
+        self, slot: Slot, before: Slot | None, lanes: Iterable[int], get: Callable[[int], Episode]
+    ) -> None:
+        assert self._order is not None
+        # All or none: what is there for one lane must not be lost where another has to wait.
+        drawn = [
+            (lane, self.library.draw(self._order, self._position(before, lane), self._lanes, get))
+            for lane in lanes
+        ]
+        for lane, episode in drawn:
+            slot.begin(lane, episode)
+            self._episodes.drop(episode[1])
+        self._foresee(slot)
+
+    def _foresee(self, slot: Slot) -> None:
+        """Has the next episodes of lanes near their ends decoded."""
+        if self._order is None or not self.prefetch:
+            return
+        for lane in slot.soon:
+            self._episodes.want(
+                self.library.foresee(self._order, self._position(slot, lane), self._lanes)
+            )
+
+    def _turn_to(self, slot: Slot) -> None:
+        if self._current is not None:
+            self._spare.append(self._current)
+        self._current = slot
+
+    def _drop(self) -> None:
+        """Forgets what was prepared."""
+        while self._ahead:
+            slot = self._ahead.pop()
+            self._crew.cancel(slot)
+            self._spare.appendleft(slot)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends the threads."""
+        if hasattr(self, "_episodes"):
+            self._drop()
+            self._crew.close()
+            self._episodes.close()
 
     def __enter__(self) -> Self:
         return self
@@ -223,10 +428,6 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         position: int = slot.drawn[lane][2]
         return position
 
-    def _draw(self, slot: Slot | None, lane: int) -> tuple[Any, int, int]:
-        assert self._order is not None
-        return self.library.draw(self._order, self._position(slot, lane), self._lanes)
-
     def _mask(self, mask: Any) -> Bools | None:
         if mask is None:
             return None
@@ -242,21 +443,31 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
 
     # Memory
 
-    def _allocate(self) -> Slot:
-        arrays = allocate(self.single_observation_space, self.options, self.num_envs)
-        return Slot(arrays, self._rules)
+    def _arrays(self, *batch: int) -> dict[str, npt.NDArray[Any]]:
+        if self.pinned is False or (self.pinned is None and "torch" not in sys.modules):
+            return allocate(self.single_observation_space, self.options, *batch)
+        from .adapters.torch import empty_like
 
-    def _take(self) -> Slot:
-        """A slot to write to: never the current one, and with `copy` none that anyone holds."""
-        slots = self._slots
-        for slot in slots:
-            if slot is not self._current and (not self.options.copy or slot.is_free()):
-                return slot
-        if len(slots) == _SLOTS_WITH_COPY:
-            # Whoever holds its arrays keeps them.
-            slots.popleft()
-        slots.append(self._allocate())
-        return slots[-1]
+        arrays = allocate(self.single_observation_space, self.options, *batch)
+        return empty_like(arrays, pinned=self.pinned)
+
+    def _take(self, *, ahead: bool = False) -> Slot:
+        """A slot to write to: with `copy` none that anyone holds.
+
+        Without, that of the step before last; `ahead` of the next call, of the step before that.
+        """
+        spare = self._spare
+        if self.options.copy:
+            for slot in spare:
+                if slot.is_free():
+                    spare.remove(slot)
+                    return slot
+            while len(spare) > _SPARE:
+                # Whoever holds its arrays keeps them.
+                spare.popleft()
+        elif len(spare) > ahead:
+            return spare.popleft()
+        return Slot(self._arrays(self.num_envs), self._rules)
 
     # Pictures
 

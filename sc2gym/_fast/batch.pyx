@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 cimport cython
 cimport numpy as cnp
 
-from .frame cimport PLAYER_FIELDS, Frames, FrameSource, Layout, Row, fill_function
+from .frame cimport PLAYER_FIELDS, Frames, FrameSource, Layout, Row
 
 import numpy as np
 from gymnasium.error import InvalidAction, ResetNeeded
@@ -47,31 +47,9 @@ cdef enum:
 cdef enum:
     NEXT_STEP, SAME_STEP, DISABLED
 
-cdef struct Lane:
-    # An episode as C sees it. The pointers are into what `Slot.drawn` keeps alive.
-    fill_function fill
-    const void* data
-    const int32_t* game_loops   # (length + 1,)
-    const int32_t* expert       # (length + 1,)
-    const double* score         # (length + 1,)
-    double loops_per_second
-    double outcome
-    int32_t length              # steps that can be taken
-    bint terminates             # the game ends with it; False: only the stream does
-
-cdef struct State:
-    # Where a lane is in its episode, and what the step to there gave.
-    int32_t step
-    int32_t elapsed             # steps since the reset, which may have begun further on
-    int32_t game_loop
-    int32_t expert              # what the player does next
-    double seconds
-    double reward               # what of it does not depend on the action
-    bint stepped                # False: the lane was reset instead, and its action means nothing
-    bint terminated
-    bint truncated
-    bint over                   # no step is left; a reset clears it, the two above it leaves
-
+# An episode's end is told this many steps before, so that the next one can be decoded.
+cdef enum:
+    SOON = 512
 
 cdef class Rules:
     """What all slots of an environment have in common.
@@ -85,14 +63,6 @@ cdef class Rules:
         max_episode_steps: Steps after which a lane is truncated; None for no limit.
     """
 
-    cdef Frames frames
-    cdef bint bare
-    cdef int64_t num_actions
-    cdef int reward
-    cdef object function
-    cdef int autoreset
-    cdef int32_t max_episode_steps
-
     def __cinit__(
         self, Frames frames not None, bint bare, int64_t num_actions, reward, str autoreset,
         max_episode_steps,
@@ -104,6 +74,16 @@ cdef class Rules:
         self.function = reward
         self.autoreset = AUTORESETS.index(autoreset)
         self.max_episode_steps = min(max_episode_steps or 0, INT32_MAX)
+
+    cdef double score(
+        self, const State* state, const State* was, tuple drawn, int64_t action
+    ) except? -1:
+        """What the step to `state` is worth with an action for `was`, in the episode drawn."""
+        if state.stepped and self.reward == IMITATION:
+            return was.expert != NO_OP and was.expert == action
+        if state.stepped and self.reward == CALLABLE:
+            return self.function(drawn[0], was.step, action)
+        return state.reward
 
     def row_sizes(self):
         """Bytes of one lane's row, by key."""
@@ -121,62 +101,60 @@ cdef class Rules:
         }
 
 
-@cython.final
-cdef class Slot:
-    """One batch, and where every lane is.
+@cython.no_gc_clear  # a thread may be filling it from the episodes that it keeps alive
+cdef class Batch:
+    """Memory for frames, and the states of the lanes that they show.
 
     Args:
         arrays: Observation key -> array, C-contiguous, batch in front. They must own their
             memory or have something else than an array as base, so that every view of them
             holds a reference to them.
-        rules: What the slots of the environment share.
+        rules: What the batches of the environment share.
+        steps: 0 for one frame a lane. Else arrays are (steps, lanes, ...), and rows come lane
+            by lane, as neighbouring frames of one game are cheapest one after the other.
 
     Attributes:
-        drawn: Per lane a tuple that begins with its episode; the rest is the caller's.
-        started: The lanes that begin an episode with this batch.
-        finals: Under same-step autoreset, lane -> (observation, info) of the episode's end.
+        num_envs: Lanes.
 
     Raises:
         ValueError: An array has not the size or the layout that the rules ask for.
     """
 
-    cdef readonly list drawn
-    cdef readonly list started
-    cdef readonly dict finals
-    cdef Rules rules
-    cdef tuple keys
-    cdef tuple arrays
-    cdef Py_ssize_t num_envs
-    cdef Row* rows
-    cdef Lane* lanes
-    cdef State* states
-
-    def __cinit__(self, dict arrays not None, Rules rules not None):
-        cdef Py_ssize_t i, size
+    def __cinit__(self, dict arrays not None, Rules rules not None, Py_ssize_t steps=0):
+        cdef Py_ssize_t i, lane, size, count
         cdef cnp.ndarray array
         cdef char* start
         self.rules = rules
         self.keys = tuple(arrays)
         self.arrays = tuple(arrays.values())
-        self.num_envs = len(self.arrays[0])
-        self.drawn = [None] * self.num_envs
-        self.started = []
-        self.finals = {}
-        self.rows = <Row*>calloc(self.num_envs, sizeof(Row))
-        self.lanes = <Lane*>calloc(self.num_envs, sizeof(Lane))
-        self.states = <State*>calloc(self.num_envs, sizeof(State))
+        self.num_envs = self.arrays[0].shape[1 if steps else 0]
+        count = self.num_envs * (steps or 1)
+        self.rows = <Row*>calloc(count, sizeof(Row))
+        self.lanes = <Lane*>calloc(count, sizeof(Lane))
+        self.states = <State*>calloc(count, sizeof(State))
         if self.rows == NULL or self.lanes == NULL or self.states == NULL:
             raise MemoryError()
         sizes = rules.row_sizes()
         for key, array in zip(self.keys, self.arrays):
             size = sizes[key]
-            if not array.flags.c_contiguous or array.nbytes != size * self.num_envs:
-                raise ValueError(f"{key}: need {self.num_envs} contiguous rows of {size} bytes")
+            if not array.flags.c_contiguous or array.nbytes != size * count:
+                raise ValueError(f"{key}: need {count} contiguous rows of {size} bytes")
             start = <char*>cnp.PyArray_DATA(array)
-            for i in range(self.num_envs):
-                point(&self.rows[i], key, start + i * size)
+            for i in range(count):
+                lane = i // steps if steps else i
+                point(
+                    &self.rows[i], key,
+                    start + size * ((i - lane * steps) * self.num_envs + lane if steps else i),
+                )
+        self.work.layout = &rules.frames.layout
+        self.work.lanes = self.lanes
+        self.work.states = self.states
+        self.work.rows = self.rows
+        self.work.count = self.work.chunk = self.work.taken = self.work.done = count
 
     def __dealloc__(self):
+        if self.crew is not None:
+            self.crew.cancel(self)
         free(self.rows)
         free(self.lanes)
         free(self.states)
@@ -185,12 +163,81 @@ cdef class Slot:
         return self.num_envs
 
     cpdef bint is_free(self) noexcept:
-        """Whether nobody holds an array of this slot, nor a view or a tensor of one."""
+        """Whether nobody holds an array of this batch, nor a view or a tensor of one."""
         cdef Py_ssize_t i
         for i in range(len(self.arrays)):
             if sc2gym_references(PyTuple_GET_ITEM(self.arrays, i)) != 1:
                 return False
         return True
+
+    def observations(self):
+        """The batch: views of its arrays, one array or a dict of them.
+
+        They are new array objects, so that what a caller does to one (its shape, its flags)
+        stays his own; each holds a reference to the batch's array.
+        """
+        if self.rules.bare:
+            return view(self.arrays[0])
+        return {key: view(array) for key, array in zip(self.keys, self.arrays)}
+
+    def fill(self):
+        """Writes all frames, without the GIL.
+
+        Raises:
+            ResetNeeded: A lane has no episode.
+            RecordingError, RuntimeError: A source had no frame.
+        """
+        cdef Py_ssize_t failed = 0
+        cdef int code = 0
+        self.check_filled()
+        with nogil:
+            fill_rows(&self.work, 0, self.work.count, &failed, &code)
+        if code:
+            self.fail(failed, code)
+
+    cdef check_filled(self):
+        cdef Py_ssize_t i
+        for i in range(self.work.count):
+            if self.lanes[i].fill == NULL:
+                raise ResetNeeded(f"lane {i} has no episode yet")
+
+    cdef episode(self, Py_ssize_t row):
+        raise NotImplementedError
+
+    cdef fail(self, Py_ssize_t row, int code):
+        episode = self.episode(row)
+        # A source that reads from a file says itself what it met there.
+        failure = getattr(episode.source, "failure", None)
+        if failure is not None:
+            raise failure
+        raise RuntimeError(
+            f"{episode.name}: no frame at game loop {self.states[row].game_loop} (code {code})"
+        )
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Slot(Batch):
+    """One batch, and where every lane is.
+
+    Args:
+        arrays: As in `Batch`, and so is `rules`.
+
+    Attributes:
+        drawn: Per lane a tuple that begins with its episode; the rest is the caller's.
+        started: The lanes that begin an episode with this batch.
+        soon: The lanes whose episodes' ends came into sight with this batch.
+        finals: Under same-step autoreset, lane -> (observation, info) of the episode's end.
+    """
+
+    def __cinit__(self, dict arrays not None, Rules rules not None):
+        self.drawn = [None] * self.num_envs
+        self.started = []
+        self.soon = []
+        self.finals = {}
+
+    cdef episode(self, Py_ssize_t row):
+        return self.drawn[row][0]
 
     # Where lanes are
 
@@ -205,6 +252,14 @@ cdef class Slot:
     def over(self, Py_ssize_t lane):
         """Whether a lane has no step left and was not reset."""
         return bool(self.at(lane).over)
+
+    def expert_actions(self):
+        """What the player of every lane does next, int64 (num_envs,)."""
+        return np.array([self.states[i].expert for i in range(self.num_envs)], np.int64)
+
+    def resets(self):
+        """Which lanes the step to here only reset, bool (num_envs,)."""
+        return np.array([not self.states[i].stepped for i in range(self.num_envs)], np.bool_)
 
     def info(self, Py_ssize_t lane):
         """What every step tells about a lane, as the single environment tells it."""
@@ -232,6 +287,7 @@ cdef class Slot:
                 raise ResetNeeded(f"lane {i} has no episode yet")
         self.drawn = before.drawn.copy()
         self.started = []
+        self.soon = []
         if self.finals:
             self.finals = {}
         memcpy(self.lanes, before.lanes, self.num_envs * sizeof(Lane))
@@ -243,7 +299,23 @@ cdef class Slot:
             self.copy(before)
         else:
             self.started = []
+            self.soon = []
             self.finals = {}
+
+    cdef int32_t left(self, Py_ssize_t lane) noexcept:
+        """Steps to the end of a lane's episode."""
+        cdef State* state = &self.states[lane]
+        cdef int32_t limit = self.rules.max_episode_steps
+        cdef int32_t steps = self.lanes[lane].length - state.step
+        return min(steps, limit - state.elapsed) if limit else steps
+
+    def steps_left(self):
+        """The fewest steps to the end of any lane's episode."""
+        cdef Py_ssize_t i
+        cdef int32_t fewest = INT32_MAX
+        for i in range(self.num_envs):
+            fewest = min(fewest, 0 if self.states[i].over else self.left(i))
+        return fewest
 
     def follow(self, Slot before not None):
         """Takes the step that comes after `before`, which stays as it is.
@@ -255,11 +327,7 @@ cdef class Slot:
             ResetNeeded: Autoreset is disabled and a lane is over.
         """
         cdef Py_ssize_t i
-        cdef State* state
-        cdef int mode = self.rules.autoreset
-        cdef int32_t limit = self.rules.max_episode_steps
-        cdef list ending = []
-        if mode == DISABLED:
+        if self.rules.autoreset == DISABLED:
             over = [i for i in range(self.num_envs) if before.states[i].over]
             if over:
                 raise ResetNeeded(
@@ -267,6 +335,15 @@ cdef class Slot:
                     " them with options={'reset_mask': terminations | truncations}"
                 )
         self.copy(before)
+        return self.walk(True)
+
+    cdef list walk(self, bint with_finals):
+        """Takes a step; returns the lanes that must begin an episode."""
+        cdef Py_ssize_t i
+        cdef State* state
+        cdef int mode = self.rules.autoreset
+        cdef int32_t limit = self.rules.max_episode_steps
+        cdef list ending = []
         for i in range(self.num_envs):
             state = &self.states[i]
             if state.over:
@@ -275,8 +352,12 @@ cdef class Slot:
                 ending.append(i)
                 continue
             advance(state, &self.lanes[i], self.rules.reward, limit)
-            if state.over and mode == SAME_STEP:
-                self.finals[i] = (self.observe(i), self.info(i))
+            if not state.over:
+                if self.left(i) == SOON:
+                    self.soon.append(i)
+            elif mode == SAME_STEP:
+                if with_finals:
+                    self.finals[i] = (self.observe(i), self.info(i))
                 ending.append(i)
         return ending
 
@@ -316,24 +397,8 @@ cdef class Slot:
         state.over = False
         look(state, entry)
         self.started.append(lane)
-
-    def fill(self):
-        """Writes the observations of all lanes, without the GIL."""
-        cdef Py_ssize_t i = 0
-        cdef int code = 0
-        cdef const Layout* layout = &self.rules.frames.layout
-        for i in range(self.num_envs):
-            if self.lanes[i].fill == NULL:
-                raise ResetNeeded(f"lane {i} has no episode yet")
-        with nogil:
-            for i in range(self.num_envs):
-                code = self.lanes[i].fill(
-                    self.lanes[i].data, self.states[i].game_loop, layout, &self.rows[i]
-                )
-                if code:
-                    break
-        if code:
-            self.fail(i, code)
+        if self.left(lane) <= SOON:
+            self.soon.append(lane)
 
     cdef observe(self, Py_ssize_t lane):
         """A lane's observation in memory of its own."""
@@ -348,34 +413,15 @@ cdef class Slot:
             )
             point(&row, key, <char*>cnp.PyArray_DATA(array))
             arrays[key] = array
-        code = self.lanes[lane].fill(
-            self.lanes[lane].data, self.states[lane].game_loop, &self.rules.frames.layout, &row
-        )
+        with nogil:
+            code = self.lanes[lane].fill(
+                self.lanes[lane].data, self.states[lane].game_loop, self.work.layout, &row
+            )
         if code:
             self.fail(lane, code)
         return arrays[self.keys[0]] if self.rules.bare else arrays
 
-    cdef fail(self, Py_ssize_t lane, int code):
-        # A source that reads from a file says itself what it met there.
-        failure = getattr(self.drawn[lane][0].source, "failure", None)
-        if failure is not None:
-            raise failure
-        raise RuntimeError(
-            f"{self.drawn[lane][0].name}: no frame at game loop {self.states[lane].game_loop}"
-            f" (code {code})"
-        )
-
     # Handing out
-
-    def observations(self):
-        """The batch: views of the slot's arrays, one array or a dict of them.
-
-        They are new array objects, so that what a caller does to one (its shape, its flags)
-        stays his own; each holds a reference to the slot's array.
-        """
-        if self.rules.bare:
-            return view(self.arrays[0])
-        return {key: view(array) for key, array in zip(self.keys, self.arrays)}
 
     def hand_out(self, Slot before not None, actions):
         """What `step` returns, all arrays but the observations in memory of their own.
@@ -408,16 +454,12 @@ cdef class Slot:
         for i in range(self.num_envs):
             state = &self.states[i]
             was = &before.states[i]
-            reward[i] = state.reward
             if state.stepped:
                 if not 0 <= action[i] < self.rules.num_actions:
                     raise InvalidAction(
                         f"action {action[i]} of lane {i} is not in [0, {self.rules.num_actions})"
                     )
-                if self.rules.reward == IMITATION:
-                    reward[i] = was.expert != NO_OP and was.expert == action[i]
-                elif self.rules.reward == CALLABLE:
-                    reward[i] = self.rules.function(before.drawn[i][0], was.step, action[i])
+            reward[i] = self.rules.score(state, was, before.drawn[i], action[i])
             (<uint8_t*>cnp.PyArray_DATA(terminations))[i] = state.terminated
             (<uint8_t*>cnp.PyArray_DATA(truncations))[i] = state.truncated
             (<int64_t*>cnp.PyArray_DATA(expert))[i] = state.expert
@@ -442,6 +484,100 @@ cdef class Slot:
                 f" {array.dtype} of shape {(<object>array).shape}"
             )
         return np.ascontiguousarray(array, dtype=np.int64)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Strip(Batch):
+    """Many steps of all lanes, of which nothing depends on the agent.
+
+    Args:
+        arrays: As in `Batch`, (steps, lanes, ...).
+        rules: As in `Batch`.
+        steps: How many, 1 or more.
+    """
+
+    def __cinit__(self, dict arrays not None, Rules rules not None, Py_ssize_t steps):
+        if steps < 1:
+            raise ValueError(f"a strip has 1 step or more, got {steps}")
+        self.steps = steps
+        # A thread stays with a lane.
+        self.work.chunk = steps
+        self.drawn = []
+
+    def __len__(self):
+        return self.steps
+
+    cdef episode(self, Py_ssize_t row):
+        # Lanes change episodes on the way; the source tells which this is.
+        cdef FrameSource source
+        for drawn in self.drawn:
+            source = drawn[0].source
+            if source.data == self.lanes[row].data:
+                return drawn[0]
+
+    def unroll(self, Slot before not None, Slot after not None, begin not None):
+        """Takes all steps, with the player's own actions; `fill` then writes the frames.
+
+        Args:
+            before: Where lanes are at the first step.
+            after: Will be where they are after the last one.
+            begin: Called as (after, lane) for every lane that must begin an episode.
+
+        Returns:
+            (steps, lanes) each: expert actions (int64), rewards (float64), terminations,
+            truncations, and which steps only began an episode (bool).
+        """
+        cdef Py_ssize_t i, t, row
+        cdef Py_ssize_t n = self.num_envs
+        cdef State* was
+        cdef State* state
+        cdef list ending
+        if before.num_envs != n or after.num_envs != n:
+            raise ValueError(f"slots of {before.num_envs} and {after.num_envs} lanes, not {n}")
+        shape = (self.steps, n)
+        cdef cnp.ndarray expert = np.empty(shape, np.int64)
+        cdef cnp.ndarray rewards = np.empty(shape, np.float64)
+        cdef cnp.ndarray terminations = np.empty(shape, np.bool_)
+        cdef cnp.ndarray truncations = np.empty(shape, np.bool_)
+        cdef cnp.ndarray resets = np.empty(shape, np.bool_)
+        after.copy(before)
+        self.drawn = list(after.drawn)
+        for t in range(self.steps):
+            for i in range(n):
+                row = i * self.steps + t
+                self.lanes[row] = after.lanes[i]
+                self.states[row] = after.states[i]
+            ending = after.walk(False)
+            for i in range(n):
+                was = &self.states[i * self.steps + t]
+                state = &after.states[i]
+                row = t * n + i
+                (<int64_t*>cnp.PyArray_DATA(expert))[row] = was.expert
+                (<uint8_t*>cnp.PyArray_DATA(terminations))[row] = state.terminated
+                (<uint8_t*>cnp.PyArray_DATA(truncations))[row] = state.truncated
+                (<uint8_t*>cnp.PyArray_DATA(resets))[row] = not state.stepped
+                (<double*>cnp.PyArray_DATA(rewards))[row] = self.rules.score(
+                    state, was, after.drawn[i], was.expert
+                )
+            for i in ending:
+                begin(after, i)
+                self.drawn.append(after.drawn[i])
+        after.started = []
+        return expert, rewards, terminations, truncations, resets
+
+
+cdef void fill_rows(
+    const Work* work, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t* failed, int* code
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(begin, end):
+        code[0] = work.lanes[i].fill(
+            work.lanes[i].data, work.states[i].game_loop, work.layout, &work.rows[i]
+        )
+        if code[0]:
+            failed[0] = i
+            break
 
 
 cdef void look(State* state, const Lane* lane) noexcept nogil:
