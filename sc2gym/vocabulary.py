@@ -58,9 +58,10 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 # From 4.0 on the nearest table fits best; before it, the last one at or before the build, as
 # sc2reader found: tables are rare there, and each expansion dealt the links anew.
 _NEAREST_FROM = 59587
-# Before 4.0, between a table's build and the next one's: the highest link that a replay of such a
-# build confirms. Above it, a link that the next table gives another name may have moved already.
-_CONFIRMED = {24764: 301, 38215: 301}
+# Before 4.0, between a table's build and the next one's: the highest link that replays of such
+# builds confirm, their last one too. Above it, a link that the next table gives another name may
+# have moved already (by 3.3 links from 305 on had, by two or more).
+_CONFIRMED = {24764: 301, 38215: 259}
 
 
 class RawFunction(NamedTuple):
@@ -308,9 +309,10 @@ def abilities(base_build: int) -> Abilities:
         following = _links_of(columns, place + 1)
         links = {k: v for k, v in links.items() if k <= highest or following.get(k) == v}
     observed = _observed_links()
+    nearest = base_build
     if base_build >= _NEAREST_FROM:
         nearest = min((table_build, *observed), key=lambda build: abs(build - base_build))
-        links.update(observed.get(nearest, {}))
+    links.update(observed.get(nearest, {}))
     ids = _ability_ids()
     table = np.zeros((max(links) + 1) * _NUM_INDICES, np.int32)
     for link, name in links.items():

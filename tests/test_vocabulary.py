@@ -1,3 +1,4 @@
+import csv
 import sys
 from pathlib import Path
 
@@ -73,3 +74,33 @@ def test_arrays_are_contiguous_and_read_only():
         arrays = [value for value in vars(table).values() if isinstance(value, np.ndarray)]
         assert arrays and all(len(array) == len(table) for array in arrays)
         assert all(a.flags.c_contiguous and not a.flags.writeable for a in arrays)
+
+
+def test_before_4_0_doubtful_links_are_unknown():
+    lines = (vocabulary._DATA / "link_evidence.csv").read_text("utf-8").splitlines()
+    evidence = list(csv.DictReader(lines))
+    builds, _ = vocabulary._link_table()
+    for table, highest in vocabulary._CONFIRMED.items():
+        following = builds[builds.index(table) + 1]
+        between = [row for row in evidence if table < int(row["base_build"]) < following]
+        last = max(int(row["base_build"]) for row in between)
+        followed = [row for row in between if int(row["followed"])]
+        assert any(int(row["link"]) == highest for row in followed)
+        assert all(int(row["link"]) <= highest for row in followed if row["base_build"] == last)
+        exact = vocabulary.abilities(table).links
+        links = vocabulary.abilities((table + following) // 2).links
+        assert max(exact) > highest and max(links) <= max(exact)
+        assert all(links[link] == name for link, name in exact.items() if link <= highest)
+        agreed = vocabulary.abilities(following).links
+        assert all(agreed[link] == name for link, name in links.items() if link > highest)
+    # What the plain table would call the retracting of a bridge.
+    functions = vocabulary.abilities(42200).raw_function([389, 412], [0, 0], [0, 2])
+    assert functions.tolist() == [vocabulary.UNKNOWN] * 2
+
+
+@pytest.mark.parametrize(
+    ("build", "table"),
+    [(0, 16117), (16939, 16117), (42253, 38215), (59586, 54724), (75689, 76114), (1 << 40, 97364)],
+)
+def test_the_table_of_a_build(build, table):
+    assert vocabulary.abilities(build).table_build == table

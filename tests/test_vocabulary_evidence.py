@@ -15,13 +15,15 @@ import vocabulary_evidence as tool
 
 # Its units are referred to by wrong ids, so what is selected is not what is meant.
 _BAD_IDS = "2.0.11.26825-bad-unit-ids.SC2Replay"
-# Below three quarters of the commands of these abilities are followed, and why: upgrades too late
-# in the game to finish, creep tumors and crawlers where there is no creep or a second click, and
-# commands given while there was no money for them.
+# Below three quarters of the commands of these abilities are followed: crawlers, tumors and traps
+# that found no place or were clicked twice, spells without the energy for them, units without the
+# money; and of the changelings some come of Overseers that we take for not selected.
 _SELDOM = {
     "Build StasisTrap": 0.4,
     "Build SpineCrawler": 0.55,
     "Build CreepTumor Tumor": 0.65,
+    "Effect SpawnChangeling": 0.25,
+    "Hallucination Phoenix": 0.5,
     "Train Ultralisk": 0.6,
 }
 

@@ -38,6 +38,28 @@ BY_API = 0x2000000
 # Before 2.1 the tracker stream has places in units of four cells.
 COARSE_BEFORE = 27950
 
+# The API names one ability for each type; these make it, too.
+ALSO_MAKE = {
+    "Build StasisTrap": "OracleStasisTrap",
+    "Effect AdeptPhaseShift": "AdeptPhaseShift",
+    "Effect AutoTurret": "AutoTurret",
+    "Effect CalldownMULE": "MULE",
+    "Effect KD8Charge": "KD8Charge",
+    "Effect SpawnChangeling": "Changeling",
+    "Morph Archon": "Archon",
+    "Morph Hellbat": "HellionTank",
+    "Morph Hellion": "Hellion",
+    "Morph LiberatorAAMode": "Liberator",
+    "Morph LiberatorAGMode": "LiberatorAG",
+    "Morph ObserverMode": "Observer",
+    "Morph SpineCrawlerRoot": "SpineCrawler",
+    "Morph SporeCrawlerRoot": "SporeCrawler",
+    "Morph SupplyDepot Raise": "SupplyDepot",
+    "Morph Unsiege": "SiegeTank",
+    "Morph VikingFighterMode": "VikingFighter",
+    "Morph WarpPrismTransportMode": "WarpPrism",
+}
+
 # What something is while it becomes something else.
 ON_THE_WAY = {
     "Larva", "Egg", "BanelingCocoon", "RavagerCocoon", "OverlordCocoon", "BroodLordCocoon",
@@ -128,10 +150,10 @@ def products() -> Mapping[int, frozenset[str]]:
         for name, maker in zip(names, makers.tolist(), strict=True):
             if maker > 1:
                 made.setdefault(maker, set()).add(name)
-    # The API names one ability for each type; these make it, too.
     for ability, name in vocabulary.ability_names().items():
-        if (again := re.fullmatch(r"(?:Land|TrainWarp) (\w+)", name)) and ability not in made:
-            made[ability] = {again[1]}
+        again = re.fullmatch(r"(?:Land|TrainWarp|Hallucination|BurrowUp) (\w+)", name)
+        if product := again[1] if again else ALSO_MAKE.get(name):
+            made.setdefault(ability, {product})
     return {ability: frozenset(names) for ability, names in made.items()}
 
 
