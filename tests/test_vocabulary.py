@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sc2gym import vocabulary
+from sc2gym.errors import SC2GymError
 from sc2gym.replay import Replay
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
@@ -27,6 +28,19 @@ def test_99_percent_of_commands_map(modern):
     shares = {name: fit.share for name, fit in modern.items()}
     print(shares)
     assert len(shares) == 13 and min(shares.values()) >= 0.99, shares
+
+
+def test_98_percent_of_older_commands_map(real_replays):
+    shares = {}
+    for path in real_replays:
+        try:
+            replay = Replay.open(path)
+            if replay.base_build < 59587:
+                shares[path.name] = report.measure(replay).share
+        except SC2GymError:
+            continue
+    print(shares)
+    assert len(shares) >= 11 and min(shares.values()) >= 0.98, shares
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,11 @@ One entry for each of these {count} upgrades, in this order: {names}.
 `Discrete({functions})`: pysc2's raw functions by id ({last} is the last), and one more,
 {unknown}, for a command of the player's that is none of them; an agent that chooses it never
 matches. `0` is `no_op`.
+
+Functions of replays of 4.0 and later are held against what follows each command in the game and
+against sc2reader's names. Those of earlier replays are less sure: the numbers of abilities moved
+with every build, few builds have a table of them, and before 2.0.8 no event shows what a command
+led to. Where a number may have moved, the function is {unknown} rather than perhaps wrong.
 """
 
 

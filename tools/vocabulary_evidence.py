@@ -190,7 +190,8 @@ def arrivals(replay: Replay) -> npt.NDArray[np.void]:
         for row in events[event]:
             fields = dict(zip(row.dtype.names, row.tolist(), strict=True))
             named = "m_upgradeTypeName" if kind == _UPGRADE else "m_unitTypeName"
-            code = codes.get(replay.blob("tracker", row[named]).decode("utf-8", "replace"))
+            name = replay.blob("tracker", row[named]) or b""
+            code = codes.get(name.decode("utf-8", "replace"))
             unit = (fields.get("m_unitTagIndex", -1) << 18) + fields.get("m_unitTagRecycle", 0)
             player = fields.get("m_controlPlayerId", fields.get("m_playerId"))
             player = owner.setdefault(unit, 0) if player is None else player
