@@ -44,17 +44,12 @@ def errors(game: tracks.Game, replay: Replay) -> npt.NDArray[np.float64]:
     """Distance in cells of each position given from where the unit was a loop before."""
     ops, _ = tracks._operations(replay, game.tracker, game.end)
     ops = ops[(ops["kind"] == tracks._POSITION) & (ops["loop"] > 0)]
-    table, tags = game.tracks.segment_table, game.tracks.unit_tags
     off = []
     for op in ops:
-        # The unit at that index whose segment ends with the position, or covers the loop before.
-        before = op["loop"] - 1
-        covers = (table["begin"] <= before) & (before < table["end"])
-        rows = table[covers & (tags[table["unit"]] >> 18 == op["index"])]
-        for row in rows:
-            moved = min(before - row["begin"], row["moving"])
-            x, y = row["x"] + row["vx"] * moved, row["y"] + row["vy"] * moved
-            off.append(float(np.hypot(x - op["x"], y - op["y"])))
+        # Where the unit at that index was thought to be the loop before.
+        living = game.tracks.at(int(op["loop"]) - 1)
+        rows = living[game.tracks.unit_tags[living["unit"]] >> 18 == op["index"]]
+        off += np.hypot(rows["x"] - op["x"], rows["y"] - op["y"]).tolist()
     return np.array(off)
 
 

@@ -109,16 +109,19 @@ def living(ops: npt.NDArray[np.void], loop: int) -> dict[int, tuple[float, ...]]
 
 def covering(tracks: Tracks, loop: int) -> dict[int, tuple[float, ...]]:
     """The same from the segments that cover a loop."""
-    table = tracks.segment_table
-    rows = table[(table["begin"] <= loop) & (loop < table["end"])]
+    rows = tracks.at(loop)
     assert len(set(rows["unit"])) == len(rows), "a unit is in one place at a time"
-    return {int(tracks.unit_tags[row["unit"]]): described(row, loop) for row in rows}
-
-
-def described(row: Any, loop: int) -> tuple[float, ...]:
-    moved = min(loop - row["begin"], row["moving"])
-    x, y = row["x"] + row["vx"] * moved, row["y"] + row["vy"] * moved
-    return int(row["type"]), int(row["owner"]), float(x), float(y), int(row["building"])
+    births = tracks.unit_births
+    return {
+        int(tracks.unit_tags[row["unit"]]): (
+            int(row["type"]),
+            int(row["owner"]),
+            float(row["x"]),
+            float(row["y"]),
+            int(births[row["unit"]]) if row["building"] else -1,
+        )
+        for row in rows
+    }
 
 
 @st.composite
@@ -159,13 +162,20 @@ def test_the_living_are_those_of_the_slow_model(ops: npt.NDArray[np.void]) -> No
 @settings(max_examples=100, deadline=None)
 def test_blocks_list_every_segment_that_touches_them_in_order(ops: npt.NDArray[np.void]) -> None:
     tracks = follow(ops, int(ops["loop"].max(initial=0)) + 2)
-    starts, members = tracks.blocks
+    starts, moving, members = tracks.blocks
     table = tracks.segment_table
     for block in range(len(starts) - 1):
-        expected = np.flatnonzero(
-            (table["begin"] < (block + 1) * 128) & (table["end"] > block * 128)
+        first, after = block * 128, (block + 1) * 128
+        touches = (table["begin"] < after) & (table["end"] > first)
+        still = (
+            (table["begin"] <= first)
+            & (table["end"] >= after)
+            & (table["begin"] + table["moving"].astype(int) <= first)
+            & (table["building"] == 0)
         )
-        assert members[starts[block] : starts[block + 1]].tolist() == expected.tolist()
+        start, split, stop = starts[block], moving[block], starts[block + 1]
+        assert members[start:split].tolist() == np.flatnonzero(touches & still).tolist()
+        assert members[split:stop].tolist() == np.flatnonzero(touches & ~still).tolist()
     assert table["end"].max(initial=0) <= (len(starts) - 1) * 128
 
 

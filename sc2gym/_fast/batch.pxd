@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 cimport numpy as cnp
 
-from .frame cimport Frames, Layout, Row, fill_function
+from .frame cimport Frames, Layout, Row, Scratch, fill_function
 
 cdef struct Lane:
     # An episode as C sees it. The pointers are into what the batch's Python side keeps alive.
@@ -59,7 +59,10 @@ cdef class Rules:
     cdef object function
     cdef int autoreset
     cdef int32_t max_episode_steps
+    cdef Scratch* scratch
+    cdef Py_ssize_t num_scratch
 
+    cdef Scratch* scratch_of(self, Py_ssize_t num_envs) except? NULL
     cdef double score(
         self, const State* state, const State* was, tuple drawn, int64_t action
     ) except? -1

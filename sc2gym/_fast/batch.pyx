@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 cimport cython
 cimport numpy as cnp
 
-from .frame cimport PLAYER_FIELDS, Frames, FrameSource, Layout, Row
+from .frame cimport PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch
 
 import numpy as np
 from gymnasium.error import InvalidAction, ResetNeeded
@@ -75,6 +75,26 @@ cdef class Rules:
         self.autoreset = AUTORESETS.index(autoreset)
         self.max_episode_steps = min(max_episode_steps or 0, INT32_MAX)
 
+    def __dealloc__(self):
+        free(self.scratch)
+
+    cdef Scratch* scratch_of(self, Py_ssize_t num_envs) except? NULL:
+        """What sources keep from frame to frame of each lane, for all batches together.
+
+        NULL for another number of lanes than the first that asked.
+        """
+        cdef size_t size
+        cdef Py_ssize_t i
+        if self.scratch == NULL:
+            size = self.row_sizes()["minimap"]
+            self.scratch = <Scratch*>calloc(num_envs, sizeof(Scratch) + size)
+            if self.scratch == NULL:
+                raise MemoryError()
+            self.num_scratch = num_envs
+            for i in range(num_envs):
+                self.scratch[i].planes = <uint8_t*>(self.scratch + num_envs) + i * size
+        return self.scratch if self.num_scratch == num_envs else NULL
+
     cdef double score(
         self, const State* state, const State* was, tuple drawn, int64_t action
     ) except? -1:
@@ -124,6 +144,7 @@ cdef class Batch:
         cdef Py_ssize_t i, lane, size, count
         cdef cnp.ndarray array
         cdef char* start
+        cdef Scratch* scratch
         self.rules = rules
         self.keys = tuple(arrays)
         self.arrays = tuple(arrays.values())
@@ -134,6 +155,10 @@ cdef class Batch:
         self.states = <State*>calloc(count, sizeof(State))
         if self.rows == NULL or self.lanes == NULL or self.states == NULL:
             raise MemoryError()
+        scratch = rules.scratch_of(self.num_envs)
+        if scratch != NULL:
+            for i in range(count):
+                self.rows[i].scratch = &scratch[i // steps if steps else i]
         sizes = rules.row_sizes()
         for key, array in zip(self.keys, self.arrays):
             size = sizes[key]

@@ -5,7 +5,7 @@ environment in one batch. It does so without the GIL and without allocating, so 
 filled from a background thread and a row may be any memory, page-locked or mapped.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 cdef enum:
     MAX_LAYERS = 32
@@ -24,6 +24,12 @@ cdef struct Layout:
     int32_t columns[MAX_COLUMNS]
     int32_t num_upgrades
 
+cdef struct Scratch:
+    int busy                # a thread is at it: others do without
+    uint64_t owner          # the source that wrote it last, 0 for none
+    int32_t part            # and what of it
+    uint8_t* planes         # the size of a row's minimap
+
 cdef struct Row:
     # Where each key of one frame goes, C-contiguous; NULL where the key is not observed.
     # Whatever is not NULL is written completely, padding included.
@@ -34,6 +40,9 @@ cdef struct Row:
     int32_t* player         # (PLAYER_FIELDS,)
     uint8_t* upgrades       # (num_upgrades,)
     int32_t* game_loop      # (1,)
+    # Memory of the row's lane for the source's own use from frame to frame, zero at first;
+    # NULL where there is none. Frames are the same with and without.
+    Scratch* scratch
 
 # Fills `row` with the frame at `game_loop`; returns 0, or a code of the source's own.
 ctypedef int (*fill_function)(

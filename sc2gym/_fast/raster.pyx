@@ -6,14 +6,13 @@ Checks are off because no index comes from outside unchecked: block lists and se
 clamped to the layer.
 """
 
-from libc.math cimport floor
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
-from libc.string cimport memset
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from sc2gym._fast.frame cimport (
-    PLAYER_FIELDS, Frames, FrameSource, Layout, Row, fill_function,
+    PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch,
 )
-from sc2gym._fast.tracks cimport BLOCK_LOOPS, MAX_OWNER, Segment, Tracks
+from sc2gym._fast.tracks cimport BLOCK_LOOPS, MAX_OWNER, Segment, Tracks, place_x, place_y
 
 import numpy as np
 
@@ -41,16 +40,18 @@ cdef enum Column:
 
 cdef enum:
     VISIBLE = 1                 # DisplayType.Visible
-    MAX_DRAWN = 4096            # units drawn in a frame; the rest of an absurd file is not
     ALERT_LOOPS = 160           # for how long a loss is shown
     SELF = 1
 
 cdef struct View:
     const Segment* segments
+    uint64_t id                 # no other view of the process has it
     const int32_t* block_start
+    const int32_t* block_moving
     const int32_t* block_segments
     Py_ssize_t num_blocks
     const int64_t* unit_tags
+    const int32_t* unit_births
     const int32_t* type_id      # tables by unit type
     const uint8_t* type_class
     const float* type_radius
@@ -78,6 +79,8 @@ cdef struct View:
 cdef float CAMERA_HALF_WIDTH = 14.0
 cdef float CAMERA_HALF_HEIGHT = 10.0
 
+cdef uint64_t _views = 0
+
 
 cdef inline Py_ssize_t _last(const int32_t* rows, Py_ssize_t count, int stride, int32_t loop
                              ) noexcept nogil:
@@ -102,53 +105,6 @@ cdef inline int _clamp(float value, int size) noexcept nogil:
     return whole
 
 
-cdef struct Marks:
-    # The units of one frame, ready to draw.
-    int count
-    int32_t[MAX_DRAWN] pixel
-    int32_t[MAX_DRAWN] segment
-    uint8_t[MAX_DRAWN] half     # half the side of the square that a unit covers, in pixels
-    uint8_t[MAX_DRAWN] chosen
-
-
-cdef void _collect(const View* view, int32_t loop, const Layout* layout, Marks* marks
-                   ) noexcept nogil:
-    cdef Py_ssize_t block = loop // BLOCK_LOOPS, i
-    cdef Py_ssize_t row = _last(view.selections, view.num_selections, 3, loop)
-    cdef const int32_t* chosen = NULL
-    cdef const int32_t* chosen_end = NULL
-    cdef const Segment* s
-    cdef float scale, top, moved
-    cdef int count = 0, index, width = layout.minimap_width, height = layout.minimap_height
-    marks.count = 0
-    if loop < 0 or block >= view.num_blocks:
-        return
-    if row >= 0:
-        chosen = view.selected + view.selections[row * 3 + 1]
-        chosen_end = chosen + view.selections[row * 3 + 2]
-    scale, top = _scale(view, layout), view.map_height
-    for i in range(view.block_start[block], view.block_start[block + 1]):
-        index = view.block_segments[i]
-        s = &view.segments[index]
-        if loop < s.begin or loop >= s.end:
-            continue
-        moved = min(loop - s.begin, s.moving)
-        marks.pixel[count] = (
-            _clamp((top - s.y - s.vy * moved) * scale, height) * width
-            + _clamp((s.x + s.vx * moved) * scale, width)
-        )
-        marks.segment[count] = index
-        marks.half[count] = <uint8_t>min(view.type_radius[s.type] * scale, 60.0)
-        # Both the block's list and the selection are in order of the units' ordinals.
-        while chosen < chosen_end and chosen[0] < s.unit:
-            chosen += 1
-        marks.chosen[count] = chosen < chosen_end and chosen[0] == s.unit
-        count += 1
-        if count == MAX_DRAWN:
-            break
-    marks.count = count
-
-
 cdef inline float _scale(const View* view, const Layout* layout) noexcept nogil:
     # As pysc2: the whole map, scaled alike in both directions so that it fits.
     cdef float x = <float>layout.minimap_width / view.map_width
@@ -159,60 +115,155 @@ cdef inline float _scale(const View* view, const Layout* layout) noexcept nogil:
 cdef inline uint8_t _progress(const View* view, const Segment* s, int32_t loop) noexcept nogil:
     # Percent built, by how long the type takes; 99 until it is known to be done.
     cdef float whole
-    if s.building < 0:
+    if not s.building:
         return 100
     whole = view.build_loops[s.type]
     if whole <= 0:
         return 0
-    return <uint8_t>min(99.0, 100.0 * (loop - s.building) / whole)
+    return <uint8_t>min(99.0, 100.0 * (loop - view.unit_births[s.unit]) / whole)
 
 
-cdef inline uint8_t _value(const View* view, int layer, const Marks* marks, int i, int32_t loop
-                           ) noexcept nogil:
-    cdef const Segment* s = &view.segments[marks.segment[i]]
-    if layer == PLAYER_RELATIVE:
-        return view.relation[s.owner]
-    if layer == UNIT_CLASS:
-        return view.type_class[s.type]
-    if layer == PLAYER_ID:
-        return 16 if s.owner == 0 else s.owner      # as pysc2 numbers neutral units
-    if layer == BUILD_PROGRESS:
-        return 0 if s.building < 0 else _progress(view, s, loop)
-    return marks.chosen[i]
+cdef struct Brush:
+    # The planes that units are drawn into; NULL where a layer is not wanted.
+    uint8_t* owner
+    uint8_t* relation
+    uint8_t* density
+    uint8_t* progress
+    uint8_t* kind
+    uint8_t* selected
+    uint8_t* camera
+    uint8_t* alerts
 
 
-cdef void _square(uint8_t* plane, const Layout* layout, int pixel, int half, uint8_t value
-                  ) noexcept nogil:
-    cdef int width = layout.minimap_width, x = pixel % width, y = pixel // width, row
-    cdef int left = max(x - half, 0), right = min(x + half, width - 1)
-    for row in range(max(y - half, 0), min(y + half, layout.minimap_height - 1) + 1):
-        memset(plane + row * width + left, value, right - left + 1)
-
-
-cdef void _draw(const View* view, int layer, int32_t loop, const Layout* layout,
-                const Marks* marks, uint8_t* plane) noexcept nogil:
+cdef void _planes(const Layout* layout, uint8_t* minimap, Brush* brush) noexcept nogil:
+    cdef Py_ssize_t size = <Py_ssize_t>layout.minimap_height * layout.minimap_width
+    cdef uint8_t* plane = minimap
     cdef int i
-    cdef uint8_t value
-    cdef const Segment* segments = view.segments
-    if layer == CAMERA:
-        _draw_camera(view, loop, layout, plane)
-    elif layer == ALERTS:
-        _draw_losses(view, loop, layout, plane)
-    elif layer == UNIT_DENSITY:
-        for i in range(marks.count):
-            plane[marks.pixel[i]] += plane[marks.pixel[i]] < 255
-    elif layer == PLAYER_RELATIVE or layer == UNIT_CLASS or layer == PLAYER_ID:
-        for i in range(marks.count):
-            value = _value(view, layer, marks, i, loop)
-            if marks.half[i] == 0:
-                plane[marks.pixel[i]] = value
-            else:
-                _square(plane, layout, marks.pixel[i], marks.half[i], value)
-    elif layer == SELECTED or layer == BUILD_PROGRESS:
-        for i in range(marks.count):
-            value = _value(view, layer, marks, i, loop)
-            if value:
-                _square(plane, layout, marks.pixel[i], marks.half[i], value)
+    memset(brush, 0, sizeof(Brush))
+    for i in range(layout.num_layers):
+        if layout.layers[i] == PLAYER_ID:
+            brush.owner = plane
+        elif layout.layers[i] == PLAYER_RELATIVE:
+            brush.relation = plane
+        elif layout.layers[i] == UNIT_DENSITY:
+            brush.density = plane
+        elif layout.layers[i] == BUILD_PROGRESS:
+            brush.progress = plane
+        elif layout.layers[i] == UNIT_CLASS:
+            brush.kind = plane
+        elif layout.layers[i] == SELECTED:
+            brush.selected = plane
+        elif layout.layers[i] == CAMERA:
+            brush.camera = plane
+        elif layout.layers[i] == ALERTS:
+            brush.alerts = plane
+        plane += size
+
+
+cdef inline void _raise_to(uint8_t* plane, int pixel, uint8_t value) noexcept nogil:
+    if plane != NULL and plane[pixel] < value:
+        plane[pixel] = value
+
+
+cdef inline void _paint_pixel(const View* view, const Segment* s, int32_t loop, int pixel,
+                              const Brush* brush) noexcept nogil:
+    # Where units share a pixel the highest value shows. So it does not matter which is drawn
+    # first, and what stands still can be drawn once for many frames.
+    _raise_to(brush.relation, pixel, view.relation[s.owner])
+    _raise_to(brush.kind, pixel, view.type_class[s.type])
+    if brush.owner != NULL:
+        _raise_to(brush.owner, pixel, 16 if s.owner == 0 else s.owner)
+    if brush.progress != NULL and s.building:
+        _raise_to(brush.progress, pixel, _progress(view, s, loop))
+
+
+cdef void _paint(const View* view, const Segment* s, int32_t loop, const Layout* layout,
+                 float scale, const Brush* brush) noexcept nogil:
+    cdef int width = layout.minimap_width
+    cdef int x = _clamp(place_x(s, loop) * scale, width)
+    cdef int y = _clamp((view.map_height - place_y(s, loop)) * scale, layout.minimap_height)
+    cdef int half = <int>(view.type_radius[s.type] * scale)
+    cdef int row, column, pixel = y * width + x
+    if brush.density != NULL:
+        brush.density[pixel] += brush.density[pixel] < 255
+    if half == 0:
+        _paint_pixel(view, s, loop, pixel, brush)
+        return
+    # What covers more than a pixel covers a square.
+    for row in range(max(y - half, 0), min(y + half, layout.minimap_height - 1) + 1):
+        for column in range(max(x - half, 0), min(x + half, width - 1) + 1):
+            _paint_pixel(view, s, loop, row * width + column, brush)
+
+
+cdef void _draw_units(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
+                      const Row* row) noexcept nogil:
+    cdef Py_ssize_t size = <Py_ssize_t>(
+        layout.num_layers * layout.minimap_height * layout.minimap_width)
+    cdef Py_ssize_t i
+    cdef float scale = _scale(view, layout)
+    cdef const Segment* s
+    cdef Scratch* scratch = row.scratch
+    cdef Brush brush
+    _planes(layout, row.minimap, &brush)
+    if scratch != NULL and scratch.owner == view.id and scratch.part == block:
+        memcpy(row.minimap, scratch.planes, size)
+    else:
+        memset(row.minimap, 0, size)
+        for i in range(view.block_start[block], view.block_moving[block]):
+            _paint(view, &view.segments[view.block_segments[i]], loop, layout, scale, &brush)
+        if scratch != NULL:
+            memcpy(scratch.planes, row.minimap, size)
+            scratch.owner, scratch.part = view.id, <int32_t>block
+    for i in range(view.block_moving[block], view.block_start[block + 1]):
+        s = &view.segments[view.block_segments[i]]
+        if s.begin <= loop < s.end:
+            _paint(view, s, loop, layout, scale, &brush)
+    if brush.selected != NULL:
+        _draw_selected(view, block, loop, layout, scale, brush.selected)
+    if brush.camera != NULL:
+        _draw_camera(view, loop, layout, brush.camera)
+    if brush.alerts != NULL:
+        _draw_losses(view, loop, layout, brush.alerts)
+
+
+cdef const Segment* _find(const View* view, Py_ssize_t low, Py_ssize_t high, int32_t unit,
+                          int32_t loop) noexcept nogil:
+    # A unit's segment at a loop among members in order of birth; NULL for none.
+    cdef Py_ssize_t end = high, middle
+    cdef const Segment* s
+    while low < high:
+        middle = (low + high) >> 1
+        if view.segments[view.block_segments[middle]].unit < unit:
+            low = middle + 1
+        else:
+            high = middle
+    while low < end:
+        s = &view.segments[view.block_segments[low]]
+        if s.unit != unit:
+            return NULL
+        if s.begin <= loop < s.end:
+            return s
+        low += 1
+    return NULL
+
+
+cdef void _draw_selected(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
+                         float scale, uint8_t* plane) noexcept nogil:
+    cdef Py_ssize_t row = _last(view.selections, view.num_selections, 3, loop), i
+    cdef const Segment* s
+    if row < 0:
+        return
+    for i in range(view.selections[3 * row + 1],
+                   view.selections[3 * row + 1] + view.selections[3 * row + 2]):
+        s = _find(view, view.block_start[block], view.block_moving[block], view.selected[i], loop)
+        if s == NULL:
+            s = _find(view, view.block_moving[block], view.block_start[block + 1],
+                      view.selected[i], loop)
+        if s != NULL:
+            plane[
+                _clamp((view.map_height - place_y(s, loop)) * scale, layout.minimap_height)
+                * layout.minimap_width + _clamp(place_x(s, loop) * scale, layout.minimap_width)
+            ] = 1
 
 
 cdef void _draw_camera(const View* view, int32_t loop, const Layout* layout, uint8_t* plane
@@ -244,89 +295,149 @@ cdef void _draw_losses(const View* view, int32_t loop, const Layout* layout, uin
         row -= 1
 
 
-cdef void _list(const View* view, int32_t loop, const Layout* layout, const Row* row,
-                const Marks* marks) noexcept nogil:
-    cdef int count = min(marks.count, layout.max_units), i, c, column
+cdef struct Walk:
+    # The living units of a loop in order of birth: two runs of members, merged.
+    Py_ssize_t still
+    Py_ssize_t still_end
+    Py_ssize_t moving
+    Py_ssize_t moving_end
+
+
+cdef const Segment* _next(const View* view, Walk* walk, int32_t loop) noexcept nogil:
     cdef const Segment* s
-    cdef float moved, value
+    cdef const Segment* other
+    while walk.moving < walk.moving_end:
+        s = &view.segments[view.block_segments[walk.moving]]
+        if s.begin <= loop < s.end:
+            break
+        walk.moving += 1
+    if walk.still == walk.still_end:
+        if walk.moving == walk.moving_end:
+            return NULL
+        walk.moving += 1
+        return s
+    other = &view.segments[view.block_segments[walk.still]]
+    if walk.moving < walk.moving_end and s.unit < other.unit:
+        walk.moving += 1
+        return s
+    walk.still += 1
+    return other
+
+
+cdef Walk _walk(const View* view, Py_ssize_t block) noexcept nogil:
+    cdef Walk walk
+    walk.still, walk.still_end = view.block_start[block], view.block_moving[block]
+    walk.moving, walk.moving_end = walk.still_end, view.block_start[block + 1]
+    return walk
+
+
+cdef float _cell(const View* view, const Segment* s, int32_t loop, int column, bint chosen
+                 ) noexcept nogil:
+    if column == UNIT_TYPE:
+        return view.type_id[s.type]
+    if column == ALLIANCE:
+        return view.relation[s.owner]
+    if column == X:
+        return place_x(s, loop)
+    if column == Y:
+        return view.map_height - place_y(s, loop)
+    if column == OWNER:
+        return 16 if s.owner == 0 else s.owner
+    if column == PROGRESS:
+        return _progress(view, s, loop)
+    if column == RADIUS:
+        return view.type_radius[s.type]
+    if column == IS_SELECTED:
+        return chosen
+    return VISIBLE if column == DISPLAY_TYPE else 0
+
+
+cdef void _list(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
+                const Row* row) noexcept nogil:
+    cdef int count = 0, c
+    cdef bint chosen
+    cdef const Segment* s
     cdef float* cell = row.units
+    cdef Walk walk = _walk(view, block)
+    cdef const int32_t* selected = NULL
+    cdef const int32_t* selected_end = NULL
+    cdef Py_ssize_t selection = _last(view.selections, view.num_selections, 3, loop)
+    if selection >= 0:
+        selected = view.selected + view.selections[3 * selection + 1]
+        selected_end = selected + view.selections[3 * selection + 2]
+    while count < layout.max_units:
+        s = _next(view, &walk, loop)
+        if s == NULL:
+            break
+        while selected < selected_end and selected[0] < s.unit:
+            selected += 1
+        chosen = selected < selected_end and selected[0] == s.unit
+        if row.unit_tags != NULL:
+            row.unit_tags[count] = view.unit_tags[s.unit]
+        if cell != NULL:
+            for c in range(layout.num_columns):
+                cell[c] = _cell(view, s, loop, layout.columns[c], chosen)
+            cell += layout.num_columns
+        count += 1
+    _end_list(count, layout, row)
+
+
+cdef void _end_list(int count, const Layout* layout, const Row* row) noexcept nogil:
+    cdef size_t rest = layout.max_units - count
     if row.unit_count != NULL:
         row.unit_count[0] = count
-    for i in range(count):
-        s = &view.segments[marks.segment[i]]
-        moved = min(loop - s.begin, s.moving)
-        if row.unit_tags != NULL:
-            row.unit_tags[i] = view.unit_tags[s.unit]
-        if row.units == NULL:
-            continue
-        for c in range(layout.num_columns):
-            column = layout.columns[c]
-            if column == UNIT_TYPE:
-                value = view.type_id[s.type]
-            elif column == ALLIANCE:
-                value = view.relation[s.owner]
-            elif column == X:
-                value = s.x + s.vx * moved
-            elif column == Y:
-                value = view.map_height - (s.y + s.vy * moved)
-            elif column == OWNER:
-                value = 16 if s.owner == 0 else s.owner
-            elif column == PROGRESS:
-                value = _progress(view, s, loop)
-            elif column == RADIUS:
-                value = view.type_radius[s.type]
-            elif column == IS_SELECTED:
-                value = marks.chosen[i]
-            elif column == DISPLAY_TYPE:
-                value = VISIBLE
-            else:
-                value = 0
-            cell[0] = value
-            cell += 1
     if row.units != NULL:
-        memset(cell, 0, <size_t>(layout.max_units - count) * layout.num_columns * sizeof(float))
+        memset(row.units + <size_t>count * layout.num_columns, 0,
+               rest * layout.num_columns * sizeof(float))
     if row.unit_tags != NULL:
-        memset(row.unit_tags + count, 0, <size_t>(layout.max_units - count) * sizeof(int64_t))
+        memset(row.unit_tags + count, 0, rest * sizeof(int64_t))
 
 
-cdef void _player(const View* view, int32_t loop, const Marks* marks, int32_t* player
+cdef void _player(const View* view, Py_ssize_t block, int32_t loop, int32_t* player
                   ) noexcept nogil:
     cdef Py_ssize_t row = _last(view.stat_loops, view.num_stats, 1, loop)
     cdef const Segment* s
     cdef int i
     cdef uint8_t of_class
+    cdef Walk walk
     for i in range(PLAYER_FIELDS):
         player[i] = view.stats[row * PLAYER_FIELDS + i] if row >= 0 else 0
     player[8] = player[9] = player[10] = 0
-    for i in range(marks.count):
-        s = &view.segments[marks.segment[i]]
-        if view.relation[s.owner] != SELF or s.building >= 0:
-            continue
-        of_class = view.type_class[s.type]
-        player[8] += view.first_army_class <= of_class <= view.last_army_class
-        player[9] += s.type == view.warp_gate
-        player[10] += s.type == view.larva
+    if block < 0:
+        return
+    walk = _walk(view, block)
+    while True:
+        s = _next(view, &walk, loop)
+        if s == NULL:
+            return
+        if view.relation[s.owner] == SELF and not s.building:
+            of_class = view.type_class[s.type]
+            player[8] += view.first_army_class <= of_class <= view.last_army_class
+            player[9] += s.type == view.warp_gate
+            player[10] += s.type == view.larva
 
 
 cdef int fill_from_tracks(const void* data, int32_t loop, const Layout* layout, const Row* row
                           ) noexcept nogil:
     cdef const View* view = <const View*>data
-    cdef Marks marks
-    cdef Py_ssize_t plane_size = <Py_ssize_t>layout.minimap_height * layout.minimap_width
+    # Beyond the game there are no units: block -1.
+    cdef Py_ssize_t block = loop // BLOCK_LOOPS if loop >= 0 else -1
     cdef Py_ssize_t i
-    cdef int layer
-    if row.minimap != NULL or row.units != NULL or row.unit_tags != NULL or row.player != NULL \
-            or row.unit_count != NULL:
-        _collect(view, loop, layout, &marks)
+    if block >= view.num_blocks:
+        block = -1
     if row.minimap != NULL:
-        memset(row.minimap, 0, plane_size * layout.num_layers)
-        for layer in range(layout.num_layers):
-            _draw(view, layout.layers[layer], loop, layout, &marks,
-                  row.minimap + layer * plane_size)
+        if block >= 0:
+            _draw_units(view, block, loop, layout, row)
+        else:
+            memset(row.minimap, 0, <size_t>(
+                layout.num_layers * layout.minimap_height * layout.minimap_width))
     if row.units != NULL or row.unit_tags != NULL or row.unit_count != NULL:
-        _list(view, loop, layout, row, &marks)
+        if block >= 0:
+            _list(view, block, loop, layout, row)
+        else:
+            _end_list(0, layout, row)
     if row.player != NULL:
-        _player(view, loop, &marks, row.player)
+        _player(view, block, loop, row.player)
     if row.upgrades != NULL:
         memset(row.upgrades, 0, layout.num_upgrades)
         for i in range(_last(view.upgrade_loops, view.num_upgrades, 1, loop) + 1):
@@ -367,11 +478,17 @@ cdef class TrackSource(FrameSource):
         self.tracks = tracks
         self.kept = (types, relation, stats, upgrades, cameras, selections, losses)
         view.segments = tracks.segments
+        global _views
+        _views += 1
+        view.id = _views
         view.block_start = tracks.block_start
+        view.block_moving = tracks.block_moving
         view.block_segments = tracks.block_segments
         view.num_blocks = tracks.num_blocks
         cdef const int64_t[::1] unit_tags = tracks.unit_tags
         view.unit_tags = &unit_tags[0] if unit_tags.shape[0] else NULL
+        cdef const int32_t[::1] unit_births = tracks.unit_births
+        view.unit_births = &unit_births[0] if unit_births.shape[0] else NULL
         cdef const int32_t[::1] type_id = types[0]
         cdef const uint8_t[::1] type_class = types[1]
         cdef const float[::1] radius = types[2]

@@ -1,30 +1,47 @@
 """A game as segments: what one unit is, whose, and how it moves, between two loops."""
 
-from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t
+from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t
 
 cdef enum:
     BLOCK_LOOPS = 128       # loops that share a list of the segments that touch them
     MAX_OWNER = 16          # player ids are 0 (nobody) to 15; 16 stands for any other
 
+cdef enum:
+    PLACE_SCALE = 64        # places are in 64ths of a cell, from 0 to just below 1024 cells
+    SPEED_SCALE = 8192      # velocities in 8192ths of a cell a loop, up to 4 cells a loop
+
 cdef packed struct Segment:
+    # Small, since a library keeps millions of them: 26 bytes.
     int32_t begin           # loops [begin, end)
     int32_t end
-    float x                 # cells from the map's left and bottom edge, at `begin`
-    float y
-    float vx                # cells a loop
-    float vy
-    int32_t moving          # loops from `begin` on that it moves
     int32_t unit            # ordinal of the unit, in order of birth
-    int32_t building        # loop at which its construction began, -1 once it is finished
+    uint16_t x              # from the map's left and bottom edge, at `begin`
+    uint16_t y
+    int16_t vx
+    int16_t vy
+    uint16_t moving         # loops from `begin` on that it moves
     int16_t type            # index of `vocabulary.unit_types`
     int8_t owner
-    uint8_t spare
+    uint8_t building        # 1 while it is under construction, which began with its birth
+
+
+cdef inline float place_x(const Segment* s, int32_t loop) noexcept nogil:
+    # Cells from the left edge at a loop of the segment.
+    return s.x * (1.0 / PLACE_SCALE) + s.vx * (1.0 / SPEED_SCALE) * min(loop - s.begin, s.moving)
+
+
+cdef inline float place_y(const Segment* s, int32_t loop) noexcept nogil:
+    # Cells from the bottom edge.
+    return s.y * (1.0 / PLACE_SCALE) + s.vy * (1.0 / SPEED_SCALE) * min(loop - s.begin, s.moving)
 
 
 cdef class Tracks:
     # Owned arrays behind plain pointers, so that frames are filled without the GIL.
     cdef const Segment* segments
+    # Segments that touch block b: block_segments[block_start[b]:block_start[b + 1]], of which
+    # those from block_moving[b] on change or move within it. Both parts are in order of birth.
     cdef const int32_t* block_start
+    cdef const int32_t* block_moving
     cdef const int32_t* block_segments
     cdef Py_ssize_t num_blocks
     cdef readonly object segment_table

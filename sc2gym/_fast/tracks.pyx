@@ -7,8 +7,8 @@ groups are followed, and a command with a target gives the selected units a velo
 Nothing at a loop depends on anything later, and commands count from the loop after theirs.
 """
 
-from libc.math cimport ceil, sqrt
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.math cimport ceil, fabs, sqrt
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -41,6 +41,9 @@ cdef enum:
     GROUP = 1
     COMMAND = 2
 
+# Places within so many cells of each other are one, for who walks there.
+cdef float SAME_PLACE = 1.0
+
 # How a command moves the units it is given to.
 cdef enum:
     STAYS = 0
@@ -56,9 +59,11 @@ COMMAND_OP = np.dtype([("loop", "i4"), ("kind", "i2"), ("user", "i2"), ("motion"
                        ("queued", "i2"), ("x", "f4"), ("y", "f4"), ("target", "i8"),
                        ("group", "i2"), ("action", "i2"), ("mask_kind", "i4"), ("mask_start", "i4"),
                        ("mask_count", "i4"), ("add_start", "i4"), ("add_count", "i4")])
-SEGMENT = np.dtype([("begin", "i4"), ("end", "i4"), ("x", "f4"), ("y", "f4"), ("vx", "f4"),
-                    ("vy", "f4"), ("moving", "i4"), ("unit", "i4"), ("building", "i4"),
-                    ("type", "i2"), ("owner", "i1"), ("spare", "u1")])
+SEGMENT = np.dtype([("begin", "i4"), ("end", "i4"), ("unit", "i4"), ("x", "u2"), ("y", "u2"),
+                    ("vx", "i2"), ("vy", "i2"), ("moving", "u2"), ("type", "i2"), ("owner", "i1"),
+                    ("building", "u1")])
+LIVING = np.dtype([("unit", "i4"), ("type", "i2"), ("owner", "i1"), ("building", "?"),
+                   ("x", "f4"), ("y", "f4")])
 
 cdef packed struct Op:
     int32_t loop
@@ -93,7 +98,7 @@ cdef struct Unit:
     int32_t recycle
     int32_t begin               # of the segment under way
     int32_t moving
-    int32_t building
+    bint building
     int16_t type
     int8_t owner
     bint alive
@@ -153,6 +158,20 @@ cdef inline double _distance(double x, double y) noexcept nogil:
     return sqrt(x * x + y * y)      # squares of cells do not overflow, so no need of hypot
 
 
+cdef inline uint16_t _place(float cells) noexcept nogil:
+    # Not a number, and what lies off any map, is at the edge.
+    if not cells > 0:
+        return 0
+    return <uint16_t>min(cells * PLACE_SCALE + 0.5, 65535.0)
+
+
+cdef inline int16_t _velocity(float cells) noexcept nogil:
+    cdef float scaled = cells * SPEED_SCALE
+    if not -32767 < scaled < 32767:
+        return 0
+    return <int16_t>(scaled + (0.5 if scaled > 0 else -0.5))
+
+
 cdef void _cut(State* s, Unit* u, int32_t loop) noexcept nogil:
     # Ends the segment under way at `loop` and begins the next there, alike.
     cdef Segment* segment
@@ -166,11 +185,12 @@ cdef void _cut(State* s, Unit* u, int32_t loop) noexcept nogil:
     segment = &s.segments[s.num_segments]
     s.num_segments += 1
     segment.begin, segment.end = u.begin, loop
-    segment.x, segment.y, segment.vx, segment.vy = u.x, u.y, u.vx, u.vy
-    segment.moving = u.moving
+    segment.x, segment.y = _place(u.x), _place(u.y)
+    segment.vx, segment.vy = _velocity(u.vx), _velocity(u.vy)
+    segment.moving = <uint16_t>min(u.moving, 0xFFFF)
     segment.unit = <int32_t>(u - s.units)
     segment.building = u.building
-    segment.type, segment.owner, segment.spare = u.type, u.owner, 0
+    segment.type, segment.owner = u.type, u.owner
     moved = min(loop - u.begin, u.moving)
     u.x += u.vx * moved
     u.y += u.vy * moved
@@ -205,7 +225,18 @@ cdef void _advance(State* s, Unit* u, int32_t loop) noexcept nogil:
     _cut(s, u, loop)
 
 
+cdef inline bint _is_bound_for(const Unit* u, float x, float y) noexcept nogil:
+    # Goes there already, or stands there. Players click much more often than they change
+    # their mind, so this saves most segments.
+    return u.queued == 0 and (
+        fabs(u.x + u.vx * u.moving - x) < SAME_PLACE
+        and fabs(u.y + u.vy * u.moving - y) < SAME_PLACE
+    )
+
+
 cdef void _send(State* s, Unit* u, int32_t loop, float x, float y, bint queued) noexcept nogil:
+    if _is_bound_for(u, x, y):
+        return
     _advance(s, u, loop)
     if queued and (u.moving or u.queued):
         if u.queued < MAX_QUEUE:
@@ -257,7 +288,7 @@ cdef void _bear(State* s, const Op* op) noexcept nogil:
     u.type, u.owner = op.type, op.owner
     u.alive = True
     u.x, u.y = op.x, op.y
-    u.building = op.loop if op.kind == INIT else -1
+    u.building = op.kind == INIT
     s.latest[op.index] = <int32_t>s.num_units
     s.num_units += 1
     creator = _living(s, op.creator, -1)
@@ -280,7 +311,7 @@ cdef void _apply(State* s, const Op* op) noexcept nogil:
         return
     _advance(s, u, op.loop)
     if op.kind == DONE:
-        u.building = -1
+        u.building = False
     elif op.kind == OWNER:
         u.owner = op.owner
     elif op.kind == TYPE:
@@ -388,15 +419,18 @@ cdef void _command(State* s, const CommandOp* op, int owner) noexcept nogil:
         # Better than the snapshot in the event, which is of fogged units: where it is now.
         target = _living(s, op.target >> RECYCLE_BITS, op.target & ((1 << RECYCLE_BITS) - 1))
         if target != NULL:
-            _advance(s, target, loop)
-            x, y = target.x, target.y
+            if target.queued:
+                _advance(s, target, loop)
+            x = target.x + target.vx * min(target.moving, loop - target.begin)
+            y = target.y + target.vy * min(target.moving, loop - target.begin)
     for i in range(g.count):
         u = _living(s, g.tag[i] >> RECYCLE_BITS, g.tag[i] & ((1 << RECYCLE_BITS) - 1))
         if u == NULL or u.owner != owner:
             continue
         if op.motion == STOPS:
-            _advance(s, u, loop)
-            _halt(u)
+            if u.queued or u.begin + u.moving > loop:
+                _advance(s, u, loop)
+                _halt(u)
         elif s.speed[u.type] <= 0 or op.motion == RALLIES:
             if op.motion >= RALLIES:
                 u.rallies, u.rally_x, u.rally_y = True, x, y
@@ -601,15 +635,35 @@ cdef class Tracks:
         self.blocks = _blocks(segment_table)
         cdef const Segment[::1] segments = segment_table
         cdef const int32_t[::1] starts = self.blocks[0]
-        cdef const int32_t[::1] members = self.blocks[1]
+        cdef const int32_t[::1] moving = self.blocks[1]
+        cdef const int32_t[::1] members = self.blocks[2]
         self.segments = &segments[0] if segments.shape[0] else NULL
         self.block_start = &starts[0]
+        self.block_moving = &moving[0] if moving.shape[0] else NULL
         self.block_segments = &members[0] if members.shape[0] else NULL
         self.num_blocks = starts.shape[0] - 1
 
     def __reduce__(self):
         return Tracks, (self.segment_table, self.unit_tags, self.unit_births, self.selections,
                         self.bad_references)
+
+    def at(self, int loop):
+        """The living units of a loop, in order of birth.
+
+        Returns:
+            Structured array of `unit` (ordinal), `type` (index of `vocabulary.unit_types`),
+            `owner` (player id), `building` (under construction), and float32 `x`, `y` in
+            cells from the map's left and bottom edge.
+        """
+        table = self.segment_table
+        rows = table[(table["begin"] <= loop) & (loop < table["end"])]
+        living = np.empty(len(rows), LIVING)
+        for name in ("unit", "type", "owner", "building"):
+            living[name] = rows[name]
+        moved = np.minimum(loop - rows["begin"], rows["moving"])
+        for place, speed in (("x", "vx"), ("y", "vy")):
+            living[place] = rows[place] / PLACE_SCALE + rows[speed] / SPEED_SCALE * moved
+        return living
 
     @property
     def nbytes(self):
@@ -619,30 +673,48 @@ cdef class Tracks:
         return sum(array.nbytes for array in arrays)
 
 
+cdef inline bint _is_still(const Segment* s, Py_ssize_t block) noexcept nogil:
+    # The same all through the block: nothing begins, ends, moves or is built.
+    cdef Py_ssize_t first = block * BLOCK_LOOPS
+    return (
+        s.begin <= first and s.end >= first + BLOCK_LOOPS
+        and s.begin + s.moving <= first and not s.building
+    )
+
+
 cdef tuple _blocks(segment_table):
-    # For every BLOCK_LOOPS loops the segments that touch them, in the table's order: where
-    # each block's run starts, (blocks + 1,), and the runs.
+    # For every BLOCK_LOOPS loops the segments that touch them: where each block's run starts,
+    # (blocks + 1,), where in it what is not still begins, (blocks,), and the runs.
     cdef const Segment[::1] segments = segment_table
+    cdef const Segment* s
     cdef Py_ssize_t i, block, num_blocks = 0, total = 0
     for i in range(segments.shape[0]):
         num_blocks = max(num_blocks, (segments[i].end - 1) // BLOCK_LOOPS + 1)
-    starts = np.zeros(num_blocks + 1, np.int32)
+    starts, moving = np.zeros(num_blocks + 1, np.int32), np.zeros(num_blocks, np.int32)
     cdef int32_t[::1] start = starts
+    cdef int32_t[::1] split = moving
     for i in range(segments.shape[0]):
-        for block in range(segments[i].begin // BLOCK_LOOPS,
-                           (segments[i].end - 1) // BLOCK_LOOPS + 1):
+        s = &segments[i]
+        for block in range(s.begin // BLOCK_LOOPS, (s.end - 1) // BLOCK_LOOPS + 1):
             start[block + 1] += 1
+            split[block] += _is_still(s, block)
     for block in range(num_blocks):
+        split[block] += <int32_t>total
         total += start[block + 1]
         if total > MAX_MEMBERS:
             raise ValueError("too many units for too long")
         start[block + 1] = <int32_t>total
     members = np.empty(start[num_blocks], np.int32)
     cdef int32_t[::1] member = members
-    cdef int32_t[::1] filled = starts.copy()
+    cdef int32_t[::1] still = starts[:num_blocks].copy()
+    cdef int32_t[::1] changing = moving.copy()
     for i in range(segments.shape[0]):
-        for block in range(segments[i].begin // BLOCK_LOOPS,
-                           (segments[i].end - 1) // BLOCK_LOOPS + 1):
-            member[filled[block]] = i
-            filled[block] += 1
-    return starts, members
+        s = &segments[i]
+        for block in range(s.begin // BLOCK_LOOPS, (s.end - 1) // BLOCK_LOOPS + 1):
+            if _is_still(s, block):
+                member[still[block]] = i
+                still[block] += 1
+            else:
+                member[changing[block]] = i
+                changing[block] += 1
+    return starts, moving, members
