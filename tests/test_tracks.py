@@ -162,21 +162,26 @@ def test_the_living_are_those_of_the_slow_model(ops: npt.NDArray[np.void]) -> No
 @settings(max_examples=100, deadline=None)
 def test_blocks_list_every_segment_that_touches_them_in_order(ops: npt.NDArray[np.void]) -> None:
     tracks = follow(ops, int(ops["loop"].max(initial=0)) + 2)
-    starts, moving, members = tracks.blocks
+    still_start, still, changing_start, changing = tracks.blocks
     table = tracks.segment_table
-    for block in range(len(starts) - 1):
-        first, after = block * 128, (block + 1) * 128
-        touches = (table["begin"] < after) & (table["end"] > first)
-        still = (
-            (table["begin"] <= first)
-            & (table["end"] >= after)
-            & (table["begin"] + table["moving"].astype(int) <= first)
+    assert table["end"].max(initial=0) <= (len(still_start) - 1) * 128
+    assert len(changing_start) - 1 == 4 * (len(still_start) - 1)
+
+    def stays(block: int) -> npt.NDArray[np.bool_]:
+        return (
+            (table["begin"] <= block * 128)
+            & (table["end"] >= (block + 1) * 128)
+            & (table["begin"] + table["moving"].astype(int) <= block * 128)
             & (table["building"] == 0)
         )
-        start, split, stop = starts[block], moving[block], starts[block + 1]
-        assert members[start:split].tolist() == np.flatnonzero(touches & still).tolist()
-        assert members[split:stop].tolist() == np.flatnonzero(touches & ~still).tolist()
-    assert table["end"].max(initial=0) <= (len(starts) - 1) * 128
+
+    for block in range(len(still_start) - 1):
+        listed = still[still_start[block] : still_start[block + 1]]
+        assert listed.tolist() == np.flatnonzero(stays(block)).tolist()
+    for part in range(len(changing_start) - 1):
+        touches = (table["begin"] < (part + 1) * 32) & (table["end"] > part * 32)
+        listed = changing[changing_start[part] : changing_start[part + 1]]
+        assert listed.tolist() == np.flatnonzero(touches & ~stays(part // 4)).tolist()
 
 
 @st.composite

@@ -12,9 +12,22 @@ from libc.string cimport memcpy, memset
 from sc2gym._fast.frame cimport (
     PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch,
 )
-from sc2gym._fast.tracks cimport BLOCK_LOOPS, MAX_OWNER, Segment, Tracks, place_x, place_y
+from sc2gym._fast.tracks cimport BLOCK_LOOPS, MAX_OWNER, PART_LOOPS, Segment, Tracks, place_x, place_y
 
 import numpy as np
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define prefetch(address) __builtin_prefetch(address)
+    #else
+    #define prefetch(address) ((void)(address))
+    #endif
+    """
+    void prefetch(const void* address) noexcept nogil
+
+cdef enum:
+    AHEAD = 6   # members from which the segment is fetched into the cache beforehand
 
 # Layers and columns that tracks can fill, by their ids in `sc2gym.spaces`.
 cdef enum Layer:
@@ -46,9 +59,10 @@ cdef enum:
 cdef struct View:
     const Segment* segments
     uint64_t id                 # no other view of the process has it
-    const int32_t* block_start
-    const int32_t* block_moving
-    const int32_t* block_segments
+    const int32_t* still_start
+    const int32_t* still
+    const int32_t* changing_start
+    const int32_t* changing
     Py_ssize_t num_blocks
     const int64_t* unit_tags
     const int32_t* unit_births
@@ -56,6 +70,7 @@ cdef struct View:
     const uint8_t* type_class
     const float* type_radius
     const float* build_loops
+    float largest_radius
     Py_ssize_t larva, warp_gate, first_army_class, last_army_class
     uint8_t[MAX_OWNER + 1] relation     # player_relative by owner
     int32_t map_width, map_height
@@ -177,19 +192,31 @@ cdef inline void _paint_pixel(const View* view, const Segment* s, int32_t loop, 
         _raise_to(brush.progress, pixel, _progress(view, s, loop))
 
 
-cdef void _paint(const View* view, const Segment* s, int32_t loop, const Layout* layout,
-                 float scale, const Brush* brush) noexcept nogil:
-    cdef int width = layout.minimap_width
-    cdef int x = _clamp(place_x(s, loop) * scale, width)
-    cdef int y = _clamp((view.map_height - place_y(s, loop)) * scale, layout.minimap_height)
-    cdef int half = <int>(view.type_radius[s.type] * scale)
-    cdef int row, column, pixel = y * width + x
+cdef inline int _pixel(const View* view, const Segment* s, int32_t loop, const Layout* layout,
+                       float scale) noexcept nogil:
+    return (
+        _clamp((view.map_height - place_y(s, loop)) * scale, layout.minimap_height)
+        * layout.minimap_width + _clamp(place_x(s, loop) * scale, layout.minimap_width)
+    )
+
+
+cdef inline void _paint(const View* view, const Segment* s, int32_t loop, int pixel,
+                        const Layout* layout, float scale, bint large, const Brush* brush
+                        ) noexcept nogil:
     if brush.density != NULL:
         brush.density[pixel] += brush.density[pixel] < 255
-    if half == 0:
+    if large and view.type_radius[s.type] * scale >= 1:
+        _paint_square(view, s, loop, pixel, layout, scale, brush)
+    else:
         _paint_pixel(view, s, loop, pixel, brush)
-        return
+
+
+cdef void _paint_square(const View* view, const Segment* s, int32_t loop, int pixel,
+                        const Layout* layout, float scale, const Brush* brush) noexcept nogil:
     # What covers more than a pixel covers a square.
+    cdef int width = layout.minimap_width
+    cdef int half = <int>(view.type_radius[s.type] * scale)
+    cdef int x = pixel % width, y = pixel // width, row, column
     for row in range(max(y - half, 0), min(y + half, layout.minimap_height - 1) + 1):
         for column in range(max(x - half, 0), min(x + half, width - 1) + 1):
             _paint_pixel(view, s, loop, row * width + column, brush)
@@ -197,73 +224,82 @@ cdef void _paint(const View* view, const Segment* s, int32_t loop, const Layout*
 
 cdef void _draw_units(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
                       const Row* row) noexcept nogil:
-    cdef Py_ssize_t size = <Py_ssize_t>(
-        layout.num_layers * layout.minimap_height * layout.minimap_width)
-    cdef Py_ssize_t i
+    cdef size_t size = layout.num_layers * layout.minimap_height * layout.minimap_width
+    cdef Py_ssize_t i, part = loop // PART_LOOPS
     cdef float scale = _scale(view, layout)
+    cdef bint large = view.largest_radius * scale >= 1
+    cdef Py_ssize_t last = view.changing_start[part + 1] - 1
+    cdef int pixel
     cdef const Segment* s
     cdef Scratch* scratch = row.scratch
+    cdef const int32_t* selected
+    cdef const int32_t* selected_end
     cdef Brush brush
     _planes(layout, row.minimap, &brush)
     if scratch != NULL and scratch.owner == view.id and scratch.part == block:
         memcpy(row.minimap, scratch.planes, size)
     else:
         memset(row.minimap, 0, size)
-        for i in range(view.block_start[block], view.block_moving[block]):
-            _paint(view, &view.segments[view.block_segments[i]], loop, layout, scale, &brush)
+        for i in range(view.still_start[block], view.still_start[block + 1]):
+            s = &view.segments[view.still[i]]
+            pixel = _pixel(view, s, loop, layout, scale)
+            _paint(view, s, loop, pixel, layout, scale, large, &brush)
         if scratch != NULL:
             memcpy(scratch.planes, row.minimap, size)
             scratch.owner, scratch.part = view.id, <int32_t>block
-    for i in range(view.block_moving[block], view.block_start[block + 1]):
-        s = &view.segments[view.block_segments[i]]
-        if s.begin <= loop < s.end:
-            _paint(view, s, loop, layout, scale, &brush)
+    selected = selected_end = NULL
     if brush.selected != NULL:
-        _draw_selected(view, block, loop, layout, scale, brush.selected)
+        _selection(view, loop, &selected, &selected_end)
+    for i in range(view.changing_start[part], last + 1):
+        s = &view.segments[view.changing[i]]
+        prefetch(&view.segments[view.changing[min(i + AHEAD, last)]])
+        if loop < s.begin or loop >= s.end:
+            continue
+        pixel = _pixel(view, s, loop, layout, scale)
+        _paint(view, s, loop, pixel, layout, scale, large, &brush)
+        # Members and selection are both in order of birth. What is selected and not met on
+        # the way stands still.
+        while selected < selected_end and selected[0] <= s.unit:
+            if selected[0] == s.unit:
+                brush.selected[pixel] = 1
+            else:
+                _select_still(view, block, selected[0], loop, layout, scale, brush.selected)
+            selected += 1
+    while selected < selected_end:
+        _select_still(view, block, selected[0], loop, layout, scale, brush.selected)
+        selected += 1
     if brush.camera != NULL:
         _draw_camera(view, loop, layout, brush.camera)
     if brush.alerts != NULL:
         _draw_losses(view, loop, layout, brush.alerts)
 
 
-cdef const Segment* _find(const View* view, Py_ssize_t low, Py_ssize_t high, int32_t unit,
-                          int32_t loop) noexcept nogil:
-    # A unit's segment at a loop among members in order of birth; NULL for none.
-    cdef Py_ssize_t end = high, middle
+cdef inline void _selection(const View* view, int32_t loop, const int32_t** first,
+                            const int32_t** end) noexcept nogil:
+    # The ordinals of what the player has selected, ascending.
+    cdef Py_ssize_t row = _last(view.selections, view.num_selections, 3, loop)
+    if row < 0:
+        first[0] = end[0] = NULL
+        return
+    first[0] = view.selected + view.selections[3 * row + 1]
+    end[0] = first[0] + view.selections[3 * row + 2]
+
+
+cdef void _select_still(const View* view, Py_ssize_t block, int32_t unit, int32_t loop,
+                        const Layout* layout, float scale, uint8_t* plane) noexcept nogil:
+    # Finds a unit among those that stand still all through the block; it may be dead.
+    cdef Py_ssize_t low = view.still_start[block], high = view.still_start[block + 1], middle
     cdef const Segment* s
     while low < high:
         middle = (low + high) >> 1
-        if view.segments[view.block_segments[middle]].unit < unit:
+        if view.segments[view.still[middle]].unit < unit:
             low = middle + 1
         else:
             high = middle
-    while low < end:
-        s = &view.segments[view.block_segments[low]]
-        if s.unit != unit:
-            return NULL
-        if s.begin <= loop < s.end:
-            return s
-        low += 1
-    return NULL
-
-
-cdef void _draw_selected(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
-                         float scale, uint8_t* plane) noexcept nogil:
-    cdef Py_ssize_t row = _last(view.selections, view.num_selections, 3, loop), i
-    cdef const Segment* s
-    if row < 0:
-        return
-    for i in range(view.selections[3 * row + 1],
-                   view.selections[3 * row + 1] + view.selections[3 * row + 2]):
-        s = _find(view, view.block_start[block], view.block_moving[block], view.selected[i], loop)
-        if s == NULL:
-            s = _find(view, view.block_moving[block], view.block_start[block + 1],
-                      view.selected[i], loop)
-        if s != NULL:
-            plane[
-                _clamp((view.map_height - place_y(s, loop)) * scale, layout.minimap_height)
-                * layout.minimap_width + _clamp(place_x(s, loop) * scale, layout.minimap_width)
-            ] = 1
+    if low < view.still_start[block + 1]:
+        s = &view.segments[view.still[low]]
+        if s.unit == unit:
+            plane[_pixel(view, s, loop, layout, scale)] = 1
 
 
 cdef void _draw_camera(const View* view, int32_t loop, const Layout* layout, uint8_t* plane
@@ -299,35 +335,36 @@ cdef struct Walk:
     # The living units of a loop in order of birth: two runs of members, merged.
     Py_ssize_t still
     Py_ssize_t still_end
-    Py_ssize_t moving
-    Py_ssize_t moving_end
+    Py_ssize_t changing
+    Py_ssize_t changing_end
 
 
 cdef const Segment* _next(const View* view, Walk* walk, int32_t loop) noexcept nogil:
-    cdef const Segment* s
+    cdef const Segment* s = NULL
     cdef const Segment* other
-    while walk.moving < walk.moving_end:
-        s = &view.segments[view.block_segments[walk.moving]]
+    while walk.changing < walk.changing_end:
+        s = &view.segments[view.changing[walk.changing]]
         if s.begin <= loop < s.end:
             break
-        walk.moving += 1
+        walk.changing += 1
     if walk.still == walk.still_end:
-        if walk.moving == walk.moving_end:
+        if walk.changing == walk.changing_end:
             return NULL
-        walk.moving += 1
+        walk.changing += 1
         return s
-    other = &view.segments[view.block_segments[walk.still]]
-    if walk.moving < walk.moving_end and s.unit < other.unit:
-        walk.moving += 1
+    other = &view.segments[view.still[walk.still]]
+    if walk.changing < walk.changing_end and s.unit < other.unit:
+        walk.changing += 1
         return s
     walk.still += 1
     return other
 
 
-cdef Walk _walk(const View* view, Py_ssize_t block) noexcept nogil:
+cdef Walk _walk(const View* view, Py_ssize_t block, int32_t loop) noexcept nogil:
     cdef Walk walk
-    walk.still, walk.still_end = view.block_start[block], view.block_moving[block]
-    walk.moving, walk.moving_end = walk.still_end, view.block_start[block + 1]
+    cdef Py_ssize_t part = loop // PART_LOOPS
+    walk.still, walk.still_end = view.still_start[block], view.still_start[block + 1]
+    walk.changing, walk.changing_end = view.changing_start[part], view.changing_start[part + 1]
     return walk
 
 
@@ -358,13 +395,10 @@ cdef void _list(const View* view, Py_ssize_t block, int32_t loop, const Layout* 
     cdef bint chosen
     cdef const Segment* s
     cdef float* cell = row.units
-    cdef Walk walk = _walk(view, block)
+    cdef Walk walk = _walk(view, block, loop)
     cdef const int32_t* selected = NULL
     cdef const int32_t* selected_end = NULL
-    cdef Py_ssize_t selection = _last(view.selections, view.num_selections, 3, loop)
-    if selection >= 0:
-        selected = view.selected + view.selections[3 * selection + 1]
-        selected_end = selected + view.selections[3 * selection + 2]
+    _selection(view, loop, &selected, &selected_end)
     while count < layout.max_units:
         s = _next(view, &walk, loop)
         if s == NULL:
@@ -405,7 +439,7 @@ cdef void _player(const View* view, Py_ssize_t block, int32_t loop, int32_t* pla
     player[8] = player[9] = player[10] = 0
     if block < 0:
         return
-    walk = _walk(view, block)
+    walk = _walk(view, block, loop)
     while True:
         s = _next(view, &walk, loop)
         if s == NULL:
@@ -481,9 +515,10 @@ cdef class TrackSource(FrameSource):
         global _views
         _views += 1
         view.id = _views
-        view.block_start = tracks.block_start
-        view.block_moving = tracks.block_moving
-        view.block_segments = tracks.block_segments
+        view.still_start = tracks.still_start
+        view.still = tracks.still
+        view.changing_start = tracks.changing_start
+        view.changing = tracks.changing
         view.num_blocks = tracks.num_blocks
         cdef const int64_t[::1] unit_tags = tracks.unit_tags
         view.unit_tags = &unit_tags[0] if unit_tags.shape[0] else NULL
@@ -502,6 +537,7 @@ cdef class TrackSource(FrameSource):
         view.type_class = &type_class[0]
         view.type_radius = &radius[0]
         view.build_loops = &build_loops[0]
+        view.largest_radius = max(types[2])
         view.larva, view.warp_gate, view.first_army_class, view.last_army_class = special
         for owner in range(MAX_OWNER + 1):
             view.relation[owner] = relation[owner]

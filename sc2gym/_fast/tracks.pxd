@@ -3,7 +3,8 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t
 
 cdef enum:
-    BLOCK_LOOPS = 128       # loops that share a list of the segments that touch them
+    BLOCK_LOOPS = 128       # loops that share a list of what does not change within them
+    PART_LOOPS = 32         # loops that share a list of what does; parts of a block
     MAX_OWNER = 16          # player ids are 0 (nobody) to 15; 16 stands for any other
 
 cdef enum:
@@ -27,22 +28,28 @@ cdef packed struct Segment:
 
 cdef inline float place_x(const Segment* s, int32_t loop) noexcept nogil:
     # Cells from the left edge at a loop of the segment.
-    return s.x * (1.0 / PLACE_SCALE) + s.vx * (1.0 / SPEED_SCALE) * min(loop - s.begin, s.moving)
+    return s.x * <float>(1.0 / PLACE_SCALE) + (
+        s.vx * <float>(1.0 / SPEED_SCALE) * min(loop - s.begin, <int32_t>s.moving)
+    )
 
 
 cdef inline float place_y(const Segment* s, int32_t loop) noexcept nogil:
     # Cells from the bottom edge.
-    return s.y * (1.0 / PLACE_SCALE) + s.vy * (1.0 / SPEED_SCALE) * min(loop - s.begin, s.moving)
+    return s.y * <float>(1.0 / PLACE_SCALE) + (
+        s.vy * <float>(1.0 / SPEED_SCALE) * min(loop - s.begin, <int32_t>s.moving)
+    )
 
 
 cdef class Tracks:
     # Owned arrays behind plain pointers, so that frames are filled without the GIL.
     cdef const Segment* segments
-    # Segments that touch block b: block_segments[block_start[b]:block_start[b + 1]], of which
-    # those from block_moving[b] on change or move within it. Both parts are in order of birth.
-    cdef const int32_t* block_start
-    cdef const int32_t* block_moving
-    cdef const int32_t* block_segments
+    # Of block b: still[still_start[b]:still_start[b + 1]], the segments that stay as they are
+    # all through it. Of part p: changing[changing_start[p]:changing_start[p + 1]], the other
+    # segments that touch it. Both are in order of birth.
+    cdef const int32_t* still_start
+    cdef const int32_t* still
+    cdef const int32_t* changing_start
+    cdef const int32_t* changing
     cdef Py_ssize_t num_blocks
     cdef readonly object segment_table
     cdef readonly object unit_tags

@@ -9,7 +9,7 @@ class Tracks:
     segment_table: npt.NDArray[np.void]
     unit_tags: npt.NDArray[np.int64]
     unit_births: npt.NDArray[np.int32]
-    blocks: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+    blocks: tuple[npt.NDArray[np.int32], ...]
     selections: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
     bad_references: int
     def __init__(
@@ -20,6 +20,7 @@ class Tracks:
         selections: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
         bad_references: int,
     ) -> None: ...
+    def at(self, loop: int) -> npt.NDArray[np.void]: ...
     @property
     def nbytes(self) -> int: ...
 

@@ -634,14 +634,16 @@ cdef class Tracks:
             array.flags.writeable = False
         self.blocks = _blocks(segment_table)
         cdef const Segment[::1] segments = segment_table
-        cdef const int32_t[::1] starts = self.blocks[0]
-        cdef const int32_t[::1] moving = self.blocks[1]
-        cdef const int32_t[::1] members = self.blocks[2]
+        cdef const int32_t[::1] still_start = self.blocks[0]
+        cdef const int32_t[::1] still = self.blocks[1]
+        cdef const int32_t[::1] changing_start = self.blocks[2]
+        cdef const int32_t[::1] changing = self.blocks[3]
         self.segments = &segments[0] if segments.shape[0] else NULL
-        self.block_start = &starts[0]
-        self.block_moving = &moving[0] if moving.shape[0] else NULL
-        self.block_segments = &members[0] if members.shape[0] else NULL
-        self.num_blocks = starts.shape[0] - 1
+        self.still_start = &still_start[0]
+        self.still = &still[0] if still.shape[0] else NULL
+        self.changing_start = &changing_start[0]
+        self.changing = &changing[0] if changing.shape[0] else NULL
+        self.num_blocks = still_start.shape[0] - 1
 
     def __reduce__(self):
         return Tracks, (self.segment_table, self.unit_tags, self.unit_births, self.selections,
@@ -683,38 +685,55 @@ cdef inline bint _is_still(const Segment* s, Py_ssize_t block) noexcept nogil:
 
 
 cdef tuple _blocks(segment_table):
-    # For every BLOCK_LOOPS loops the segments that touch them: where each block's run starts,
-    # (blocks + 1,), where in it what is not still begins, (blocks,), and the runs.
+    # Which segments a frame has to look at: those still all through its block, and those that
+    # touch its part of the block and are not; for each where the runs start, then the runs.
     cdef const Segment[::1] segments = segment_table
     cdef const Segment* s
-    cdef Py_ssize_t i, block, num_blocks = 0, total = 0
+    cdef Py_ssize_t i, block, part, num_blocks = 0
+    cdef Py_ssize_t parts = BLOCK_LOOPS // PART_LOOPS
     for i in range(segments.shape[0]):
         num_blocks = max(num_blocks, (segments[i].end - 1) // BLOCK_LOOPS + 1)
-    starts, moving = np.zeros(num_blocks + 1, np.int32), np.zeros(num_blocks, np.int32)
-    cdef int32_t[::1] start = starts
-    cdef int32_t[::1] split = moving
-    for i in range(segments.shape[0]):
-        s = &segments[i]
-        for block in range(s.begin // BLOCK_LOOPS, (s.end - 1) // BLOCK_LOOPS + 1):
-            start[block + 1] += 1
-            split[block] += _is_still(s, block)
-    for block in range(num_blocks):
-        split[block] += <int32_t>total
-        total += start[block + 1]
-        if total > MAX_MEMBERS:
-            raise ValueError("too many units for too long")
-        start[block + 1] = <int32_t>total
-    members = np.empty(start[num_blocks], np.int32)
-    cdef int32_t[::1] member = members
-    cdef int32_t[::1] still = starts[:num_blocks].copy()
-    cdef int32_t[::1] changing = moving.copy()
+    still_starts = np.zeros(num_blocks + 1, np.int32)
+    changing_starts = np.zeros(num_blocks * parts + 1, np.int32)
+    cdef int32_t[::1] still_start = still_starts
+    cdef int32_t[::1] changing_start = changing_starts
     for i in range(segments.shape[0]):
         s = &segments[i]
         for block in range(s.begin // BLOCK_LOOPS, (s.end - 1) // BLOCK_LOOPS + 1):
             if _is_still(s, block):
-                member[still[block]] = i
-                still[block] += 1
-            else:
-                member[changing[block]] = i
-                changing[block] += 1
-    return starts, moving, members
+                still_start[block + 1] += 1
+                continue
+            for part in range(max(s.begin // PART_LOOPS, block * parts),
+                              min((s.end - 1) // PART_LOOPS + 1, (block + 1) * parts)):
+                changing_start[part + 1] += 1
+    _sum_up(still_start)
+    _sum_up(changing_start)
+    stills = np.empty(still_start[num_blocks], np.int32)
+    changings = np.empty(changing_start[num_blocks * parts], np.int32)
+    cdef int32_t[::1] still = stills
+    cdef int32_t[::1] changing = changings
+    cdef int32_t[::1] still_end = still_starts.copy()
+    cdef int32_t[::1] changing_end = changing_starts.copy()
+    for i in range(segments.shape[0]):
+        s = &segments[i]
+        for block in range(s.begin // BLOCK_LOOPS, (s.end - 1) // BLOCK_LOOPS + 1):
+            if _is_still(s, block):
+                still[still_end[block]] = i
+                still_end[block] += 1
+                continue
+            for part in range(max(s.begin // PART_LOOPS, block * parts),
+                              min((s.end - 1) // PART_LOOPS + 1, (block + 1) * parts)):
+                changing[changing_end[part]] = i
+                changing_end[part] += 1
+    return still_starts, stills, changing_starts, changings
+
+
+cdef _sum_up(int32_t[::1] counts):
+    # From how many each run has to where it starts.
+    cdef Py_ssize_t i
+    cdef int64_t total = 0
+    for i in range(1, counts.shape[0]):
+        total += counts[i]
+        if total > MAX_MEMBERS:
+            raise ValueError("too many units for too long")
+        counts[i] = <int32_t>total
