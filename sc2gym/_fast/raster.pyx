@@ -20,11 +20,17 @@ cdef extern from *:
     """
     #if defined(__GNUC__)
     #define prefetch(address) __builtin_prefetch(address)
+    #define try_lock(flag) (!__atomic_exchange_n(flag, 1, __ATOMIC_ACQUIRE))
+    #define unlock(flag) __atomic_store_n(flag, 0, __ATOMIC_RELEASE)
     #else
     #define prefetch(address) ((void)(address))
+    #define try_lock(flag) 0
+    #define unlock(flag) ((void)(flag))
     #endif
     """
     void prefetch(const void* address) noexcept nogil
+    bint try_lock(int* flag) noexcept nogil
+    void unlock(int* flag) noexcept nogil
 
 cdef enum:
     AHEAD = 6   # members from which the segment is fetched into the cache beforehand
@@ -236,6 +242,8 @@ cdef void _draw_units(const View* view, Py_ssize_t block, int32_t loop, const La
     cdef const int32_t* selected_end
     cdef Brush brush
     _planes(layout, row.minimap, &brush)
+    if scratch != NULL and not try_lock(&scratch.busy):
+        scratch = NULL
     if scratch != NULL and scratch.owner == view.id and scratch.part == block:
         memcpy(row.minimap, scratch.planes, size)
     else:
@@ -247,6 +255,8 @@ cdef void _draw_units(const View* view, Py_ssize_t block, int32_t loop, const La
         if scratch != NULL:
             memcpy(scratch.planes, row.minimap, size)
             scratch.owner, scratch.part = view.id, <int32_t>block
+    if scratch != NULL:
+        unlock(&scratch.busy)
     selected = selected_end = NULL
     if brush.selected != NULL:
         _selection(view, loop, &selected, &selected_end)
