@@ -13,6 +13,7 @@ from sc2gym.errors import (
     UnsupportedReplayError,
 )
 from sc2gym.library import Library, Order
+from sc2gym.relocation import relocate
 from sc2gym.replay import Player, Replay
 from sc2gym.vector import SC2ReplayVectorEnv
 
@@ -31,6 +32,7 @@ __all__ = [
     "SC2ReplayVectorEnv",
     "UnsupportedReplayError",
     "episodes",
+    "relocate",
 ]
 
 gymnasium.register(

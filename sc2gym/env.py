@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -16,6 +16,7 @@ from ._fast.frame import Frames
 from .episode import Episode
 from .library import Library, Order, Source, outside
 from .options import Options, choose
+from .state import Lane, Stateful
 
 if TYPE_CHECKING:
     from .movie import Window
@@ -27,7 +28,7 @@ _NO_OP = 0  # the raw function id of no_op
 RESET_OPTIONS = ("replay", "player", "step")
 
 
-class SC2ReplayEnv(gymnasium.Env[Observation, np.int64]):
+class SC2ReplayEnv(Stateful, gymnasium.Env[Observation, np.int64]):
     """Steps through recorded games, one episode at a time.
 
     The recorded game goes on whatever the agent does: an action is scored against what the
@@ -43,6 +44,9 @@ class SC2ReplayEnv(gymnasium.Env[Observation, np.int64]):
     `reset(seed=)` begins the order of episodes anew. `reset(options={"replay": name})` shows a
     certain replay, `"player"` and `"step"` say whose side and from where; the order goes on
     with the next reset.
+
+    It can be copied, pickled and, by `state_dict` and `load_state_dict`, saved at any moment: the
+    copy goes on as it would have.
 
     Args:
         replays: See `Options`.
@@ -65,8 +69,12 @@ class SC2ReplayEnv(gymnasium.Env[Observation, np.int64]):
     }
 
     def __init__(self, replays: Source | Iterable[Source] | None = None, **options: Any):
-        self.options = Options.of({"replays": replays, **options})
-        self.library = open_library(self.options)
+        chosen = Options.of({"replays": replays, **options})
+        self._build(chosen, open_library(chosen))
+        warn_shared(self.library, self._lanes)
+
+    def _build(self, options: Options, library: Library) -> None:
+        self.options, self.library = options, library
         self.render_mode = self.options.render_mode
         self.observation_space, self._frames = spaces_of(self.options)
         self.action_space = spaces.action_space()
@@ -74,10 +82,11 @@ class SC2ReplayEnv(gymnasium.Env[Observation, np.int64]):
         self._older: dict[str, npt.NDArray[Any]] | None = None
         self._newer: dict[str, npt.NDArray[Any]] | None = None
         self._lane, self._lanes = self.options.shard
-        warn_shared(self.library, self._lanes)
         self._order: Order | None = None
         self._position = self._lane
+        self._waiting: Sequence[tuple[int, int, int]] = ()
         self._episode: Episode | None = None
+        self._index = 0
         self._step = self._elapsed = 0
         self._over = False
         self._window: Window | None = None
@@ -94,16 +103,14 @@ class SC2ReplayEnv(gymnasium.Env[Observation, np.int64]):
         super().reset(seed=seed)
         if seed is not None or self._order is None:
             self._order = order_of(self.library, self.options, seed, self.np_random)
-            self._position = self._lane
+            self._position, self._waiting = self._lane, ()
         asked = requested(self.library, options)
         if asked is None:
-            self._episode, _, self._position = self.library.draw(
-                self._order, self._position, self._lanes
-            )
-            self._step = 0
+            self._proceed(self._order)
         else:
-            self._episode, _, self._step = asked
-        self._elapsed = 0
+            self._episode, self._index, self._step = asked
+            self._elapsed = 0
+        assert self._episode is not None
         self._over = False
         observation = self._observe()
         return observation, self._info() | self._episode.info()
@@ -129,6 +136,16 @@ class SC2ReplayEnv(gymnasium.Env[Observation, np.int64]):
         self._over = terminated or truncated
         reward = self._reward(episode, step, int(action), end)
         return self._observe(), reward, terminated, truncated, self._info()
+
+    def observe(self) -> tuple[Observation, dict[str, Any]]:
+        """Shows again what was shown last, with the info of a reset, and takes no step.
+
+        Raises:
+            ResetNeeded: There is no episode.
+        """
+        if self._episode is None:
+            raise ResetNeeded("call reset before observe")
+        return self._observe(), self._info() | self._episode.info()
 
     def render(self) -> Any:
         """A picture of the frame last shown, uint8 (height, width, 3).
@@ -161,6 +178,43 @@ class SC2ReplayEnv(gymnasium.Env[Observation, np.int64]):
         if self._window is not None:
             self._window.close()
             self._window = None
+
+    def _proceed(self, order: Order) -> None:
+        drawn, self._step, self._elapsed = self.library.proceed(
+            order, self._position, self._lanes, self._waiting
+        )
+        self._episode, self._index, self._position, self._waiting = drawn
+
+    def _arguments(self) -> dict[str, Any]:
+        return {}
+
+    def _where(self) -> tuple[Order | None, list[Lane]]:
+        if self._episode is None:
+            return None, []
+        lane = Lane(
+            self._position,
+            self._index,
+            self._step,
+            self._elapsed,
+            self._over,
+            len(self._episode),
+            tuple(self._waiting),
+        )
+        return self._order, [lane]
+
+    def _go_to(self, order: Order | None, lanes: list[Lane]) -> None:
+        self._order, self._episode = order, None
+        self._position, self._waiting = self._lane, ()
+        if order is None:
+            return
+        (lane,) = lanes
+        self._position, self._waiting = lane.position, lane.waiting
+        if lane.index is None:
+            self._proceed(order)
+            self._over = False
+        else:
+            self._episode, self._index = self.library.episode(lane.index), lane.index
+            self._step, self._elapsed, self._over = lane.step, lane.elapsed, lane.over
 
     def _reward(self, episode: Episode, step: int, action: int, end: bool) -> float:
         reward = self.options.reward

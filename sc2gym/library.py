@@ -24,9 +24,10 @@ import numpy.typing as npt
 from . import recorded
 from .cache import Cache, CacheInfo
 from .episode import Episode, episodes
-from .errors import RecordingError, ReplayError, UnsupportedReplayError
+from .errors import CheckpointError, RecordingError, ReplayError, UnsupportedReplayError
 from .progress import track
 from .recording import SUFFIX, Recording, RecordingInfo
+from .relocation import locate, relocated_to
 from .replay import Replay
 
 #: What `replays=` takes: a file, a folder (searched recursively), a glob, a replay's bytes, or
@@ -35,6 +36,9 @@ Source = str | os.PathLike[str] | bytes
 
 ENVIRONMENT_VARIABLE = "SC2GYM_REPLAYS"
 SAMPLES = Path(__file__).parent / "samples"
+
+#: Of the states that libraries save; a newer one is refused.
+STATE_VERSION = 1
 
 # Files from which on a terminal shows how far reading them is.
 _MANY = 200
@@ -181,9 +185,17 @@ class _File:
 
     def content_hash(self) -> str:
         """Of the replay, or of the one that was recorded."""
-        if self.is_recording:
-            return RecordingInfo.read(self.name).content_hash
-        return self.open().content_hash
+        if self.key not in _known_hashes:
+            _known_hashes[self.key] = (
+                RecordingInfo.read(self.name).content_hash
+                if self.is_recording
+                else self.open().content_hash
+            )
+        return _known_hashes[self.key]
+
+    def identity(self) -> str:
+        """What states and pickles know it by, whatever it is called and wherever it is."""
+        return f"{'recording' if self.is_recording else 'replay'}:{self.content_hash()}"
 
     def episodes(self, step_mul: int | Literal["actions"]) -> tuple[Episode, ...]:
         """Of all sides at once: they share most of their memory. A recording has one."""
@@ -236,6 +248,7 @@ class Library:
         self.source = source
         self.on_error = on_error
         self.skipped: list[tuple[str, str]] = []
+        self._cache_bytes = cache_bytes
         if cache_bytes is not None:
             _cache.max_bytes = cache_bytes
         self.is_samples = replays is None and not os.environ.get(ENVIRONMENT_VARIABLE)
@@ -384,6 +397,163 @@ class Library:
             f"none of {len(self)} episodes can be used; the first: {': '.join(self.skipped[0])}"
         )
 
+    def proceed(
+        self,
+        order: Order,
+        position: int,
+        stride: int,
+        waiting: Sequence[tuple[int, int, int]],
+        get: Callable[[int], Episode] | None = None,
+    ) -> tuple[tuple[Episode, int, int, Sequence[tuple[int, int, int]]], int, int]:
+        """What a lane goes on with: an episode that waits for it, or else what it draws.
+
+        Args:
+            order: The sequence, and the next two as in `draw`.
+            position: Likewise.
+            stride: Likewise.
+            waiting: (number, step, steps elapsed) of episodes begun elsewhere.
+            get: As in `draw`.
+
+        Returns:
+            (episode, its number, the position after it, what waits then), its step, and the
+            steps elapsed.
+        """
+        for place, (index, step, elapsed) in enumerate(waiting, 1):
+            episode = self._usable(index, get or self.episode)
+            if episode is not None:
+                return (episode, index, position, waiting[place:]), step, elapsed
+        return (*self.draw(order, position, stride, get), ()), 0, 0
+
+    # Where the episodes are from
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which episodes there are, by their replays' names and contents, as plain data."""
+        replays: list[dict[str, Any]] = []
+        before = None
+        for file, player_id in self._episodes:
+            if file is not before:
+                before = file
+                about = {"name": file.name, "content": file.identity(), "players": []}
+                replays.append(about)
+            replays[-1]["players"].append(player_id)
+        return {"version": STATE_VERSION, "step_mul": self.step_mul, "replays": replays}
+
+    def load_state_dict(
+        self, state: dict[str, Any], *, relocate: Source | Iterable[Source] | None = None
+    ) -> None:
+        """Puts the episodes into the order they had, by their replays' contents.
+
+        Episodes that were not there are left out, with a warning: they would change the order.
+
+        Args:
+            state: What `state_dict` gave.
+            relocate: Where to look for replays that this library has not.
+
+        Raises:
+            CheckpointError: A replay is missing or has changed, or the state is of a newer
+                version or of other steps.
+        """
+        if state["version"] > STATE_VERSION:
+            raise CheckpointError(
+                f"the library's state is of version {state['version']}, this version of sc2gym"
+                f" reads up to {STATE_VERSION}: a newer one saved it"
+            )
+        if state["step_mul"] != self.step_mul:
+            raise CheckpointError(
+                f"saved with step_mul={state['step_mul']!r}, not {self.step_mul!r}"
+            )
+        if relocate is None:
+            relocate = relocated_to()
+        sides: dict[tuple[str, int], list[tuple[_File, int]]] = {}
+
+        def add(library: Library) -> None:
+            for file, player_id in library._episodes:
+                sides.setdefault((file.identity(), player_id), []).append((file, player_id))
+
+        def take(name: str, content: str, player_id: int) -> tuple[_File, int] | None:
+            found = sides.get((content, player_id))
+            if not found:
+                return None
+            # Replays can be there twice: the one of that name, else one of a new name.
+            named = [entry for entry in found if entry[0].name == name]
+            new = [entry for entry in found if entry[0].name not in names]
+            entry = (named or new or found)[0]
+            if len(found) > 1:
+                found.remove(entry)
+            return entry
+
+        add(self)
+        names = {about["name"] for about in state["replays"]}
+        episodes, seen = [], set()
+        for about in state["replays"]:
+            for player_id in about["players"]:
+                asked = about["name"], about["content"], player_id
+                entry = take(*asked)
+                if entry is None and relocate is not None:
+                    add(Library(relocate, step_mul=self.step_mul, source=self.source))
+                    relocate = None
+                    entry = take(*asked)
+                if entry is None:
+                    raise CheckpointError(f"{about['name']}: {self._why_missing(*asked)}")
+                episodes.append(entry)
+                seen.add((about["content"], player_id))
+        if not episodes:
+            raise CheckpointError("the library's state has no episodes")
+        left_out = [
+            entry
+            for entry in self._episodes
+            if (entry[0].identity(), entry[1]) not in seen
+        ]  # fmt: skip
+        if left_out:
+            warnings.warn(
+                f"left out {len(left_out)} episodes that were not there when the state was saved"
+                f" (of {left_out[0][0].name} and on), to go on as before",
+                stacklevel=outside(),
+            )
+        self.put_episodes(episodes)
+
+    def _why_missing(self, name: str, content: str, player_id: int) -> str:
+        for file, _ in self._episodes:
+            if file.identity() == content:
+                return f"no episode of player {player_id}, with player={self.player!r}"
+        if any(Path(file.name).name == Path(name).name for file, _ in self._episodes):
+            return "the file has changed since the state was saved"
+        return "not among the replays; say where it is now with relocate="
+
+    def order_of_episodes(self) -> list[tuple[_File, int]]:
+        """The episodes by number: opaque, for `put_episodes`."""
+        return self._episodes
+
+    def put_episodes(self, episodes: list[tuple[_File, int]]) -> None:
+        """Numbers the episodes as they were."""
+        if episodes != self._episodes:
+            self._episodes = episodes
+            self._bad = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        files: dict[_File, int] = {}
+        episodes = [
+            (files.setdefault(file, len(files)), player_id) for file, player_id in self._episodes
+        ]
+        return {
+            **self.__dict__,
+            "_episodes": episodes,
+            "_bad": set(),
+            "_files": [(file.source, file.key, file.content_hash()) for file in files],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Another installation has the samples elsewhere.
+        others = [SAMPLES] if state["is_samples"] else []
+        files = [
+            _again(source, key, content_hash, others)
+            for source, key, content_hash in state.pop("_files")
+        ]
+        self.__dict__.update(state)
+        self._episodes = [(files[number], player_id) for number, player_id in state["_episodes"]]
+        if self._cache_bytes is not None:
+            _cache.max_bytes = self._cache_bytes
+
     def _usable(self, index: int, get: Callable[[int], Episode]) -> Episode | None:
         if index in self._bad:
             return None
@@ -420,8 +590,31 @@ def _name(source: Path | bytes) -> str:
     return _File.of(source).name if isinstance(source, bytes) else str(source)
 
 
+def _again(
+    source: Path | bytes, key: tuple[Any, ...], content_hash: str, others: Sequence[Path]
+) -> _File:
+    """A file that was pickled, wherever it is now.
+
+    Raises:
+        ReplayError: It is gone or has changed.
+    """
+    if isinstance(source, bytes):
+        return _File.of(source)
+    try:
+        file = _File.of(source)
+    except OSError:
+        file = None
+    if file is None or file.key != key:
+        file = _File.of(
+            locate(source, content_hash, lambda path: _File.of(path).content_hash(), others)
+        )
+    _known_hashes[file.key] = content_hash
+    return file
+
+
 # Many environments over the same files, as in SyncVectorEnv, read each file's players once.
 _known_players: dict[tuple[Any, ...], tuple[tuple[int, str], ...]] = {}
+_known_hashes: dict[tuple[Any, ...], str] = {}
 
 
 def _players(file: _File) -> tuple[tuple[int, str], ...]:
@@ -431,8 +624,10 @@ def _players(file: _File) -> tuple[tuple[int, str], ...]:
             results = {player["player_id"]: player["result"] for player in info.players}
             _known_players[file.key] = ((info.player, results.get(info.player, "undecided")),)
         else:
-            players = file.open().players
+            replay = file.open()
+            players = replay.players
             _known_players[file.key] = tuple((each.player_id, each.result) for each in players)
+            _known_hashes[file.key] = replay.content_hash
     return _known_players[file.key]
 
 

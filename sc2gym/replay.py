@@ -18,6 +18,7 @@ from sc2gym import columns, protocol
 from sc2gym.archive import MAX_FILE_BYTES, Archive
 from sc2gym.errors import CorruptReplayError, ReplayError, UnsupportedReplayError
 from sc2gym.protocol import VERSIONED, BuildPolicy, EventTypes, Protocol, Stream
+from sc2gym.relocation import locate
 
 _RESULTS = {1: "win", 2: "loss", 3: "tie"}
 
@@ -70,6 +71,15 @@ class Player:
     mmr: int | None
     apm: float | None
     is_ai: bool
+
+
+def content_hash(data: bytes) -> str:
+    """What replays are known by: 32 hexadecimal digits of their bytes' BLAKE2b."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def _hash_of(path: Path) -> str:
+    return content_hash(path.read_bytes())
 
 
 class Replay:
@@ -133,11 +143,12 @@ class Replay:
         return state | ({"path": self._path} if self._path else {"data": self._data})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        source: str | bytes = state.get("path") or state["data"]
-        opened = Replay.open(source, builds=state["builds"], name=state["name"])
-        if opened.content_hash != state["content_hash"]:
-            raise ReplayError("the file has changed since it was saved", name=state["name"])
-        self.__dict__ = opened.__dict__
+        source, name = state.get("data"), state["name"]
+        if source is None:
+            # Wherever it is now; it is called after that if it was called after its path.
+            source = fspath(locate(state["path"], state["content_hash"], _hash_of))
+            name = source if name == state["path"] else name
+        self.__dict__ = Replay.open(source, builds=state["builds"], name=name).__dict__
 
     # -- header ---------------------------------------------------------------------------
 
@@ -188,7 +199,7 @@ class Replay:
     @cached_property
     def content_hash(self) -> str:
         """A digest of the file's bytes: 32 hexadecimal digits of BLAKE2b."""
-        return blake2b(self._data, digest_size=16).hexdigest()
+        return content_hash(self._data)
 
     # -- members --------------------------------------------------------------------------
 

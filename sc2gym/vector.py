@@ -30,9 +30,10 @@ from .env import (
     spaces_of,
     warn_shared,
 )
-from .library import Order, Source
+from .library import Library, Order, Source
 from .options import Options, choose
 from .rollout import Rollout
+from .state import Lane, Stateful
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,7 +47,7 @@ Bools = npt.NDArray[np.bool_]
 _SPARE = 3
 
 
-class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
+class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
     """Steps through recorded games, `num_envs` at a time.
 
     It gives to the bit what `SyncVectorEnv` gives over `SC2ReplayEnv`s, of which lane i is the
@@ -113,19 +114,40 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         if not isinstance(autoreset_mode, AutoresetMode):
             choose("autoreset_mode", autoreset_mode, [mode.value for mode in AutoresetMode])
             autoreset_mode = AutoresetMode(autoreset_mode)
-        self.options = Options.of(
+        chosen = Options.of(
             {"replays": replays, **options},
             others=("num_envs", "autoreset_mode", "prefetch", "num_threads", "pinned"),
         )
+        if chosen.render_mode == "human":
+            raise ValueError('a window is for a single environment; use render_mode="rgb_array"')
+        self._build(
+            chosen, open_library(chosen), num_envs, autoreset_mode, prefetch, num_threads, pinned
+        )
+        warn_shared(self.library, self._lanes)
+
+    def _build(
+        self,
+        options: Options,
+        library: Library,
+        num_envs: int,
+        autoreset_mode: AutoresetMode,
+        prefetch: int,
+        num_threads: int,
+        pinned: bool | None,
+    ) -> None:
+        self._given = {
+            "num_envs": num_envs,
+            "autoreset_mode": autoreset_mode,
+            "prefetch": prefetch,
+            "num_threads": num_threads,
+            "pinned": pinned,
+        }
+        self.options, self.library = options, library
         self.num_envs = num_envs
         self.metadata = {**self.metadata, "autoreset_mode": autoreset_mode}
         self.render_mode = self.options.render_mode
-        if self.render_mode == "human":
-            raise ValueError('a window is for a single environment; use render_mode="rgb_array"')
-        self.library = open_library(self.options)
         rank, world = self.options.shard
         self._first, self._lanes = rank * num_envs, world * num_envs
-        warn_shared(self.library, self._lanes)
 
         self.single_observation_space, frames = spaces_of(self.options)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -204,7 +226,7 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         else:
             episode, index, step = asked
             for lane in lanes:
-                slot.begin(lane, (episode, index, self._position(current, lane)), step)
+                slot.begin(lane, (episode, index, *self._next(current, lane)), step)
             self._foresee(slot)
         self._crew.submit(slot)
         self._crew.wait(slot)
@@ -376,13 +398,15 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
     ) -> None:
         assert self._order is not None
         # All or none: what is there for one lane must not be lost where another has to wait.
-        drawn = [
-            (lane, self.library.draw(self._order, self._position(before, lane), self._lanes, get))
-            for lane in lanes
-        ]
-        for lane, episode in drawn:
-            slot.begin(lane, episode)
-            self._episodes.drop(episode[1])
+        begun = []
+        for lane in lanes:
+            position, waiting = self._next(before, lane)
+            begun.append(
+                (lane, *self.library.proceed(self._order, position, self._lanes, waiting, get))
+            )
+        for lane, drawn, step, elapsed in begun:
+            slot.begin(lane, drawn, step, elapsed)
+            self._episodes.drop(drawn[1])
         self._foresee(slot)
 
     def _foresee(self, slot: Slot) -> None:
@@ -390,8 +414,11 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
         if self._order is None or not self.prefetch:
             return
         for lane in slot.soon:
+            position, waiting = self._next(slot, lane)
             self._episodes.want(
-                self.library.foresee(self._order, self._position(slot, lane), self._lanes)
+                waiting[0][0]
+                if waiting
+                else self.library.foresee(self._order, position, self._lanes)
             )
 
     def _turn_to(self, slot: Slot) -> None:
@@ -419,14 +446,69 @@ class SC2ReplayVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArr
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    # What a slot keeps for a lane: the episode, its number, and the lane's next position in
-    # the order. The first step of the first lane in any epoch is position 0.
+    # What a slot keeps for a lane: the episode, its number, the lane's next position in the
+    # order, and what waits for it before that. The first step of the first lane in any epoch is
+    # position 0.
 
-    def _position(self, slot: Slot | None, lane: int) -> int:
+    def _next(self, slot: Slot | None, lane: int) -> tuple[int, Any]:
+        return (self._first + lane, ()) if slot is None else slot.drawn[lane][2:]
+
+    def observe(self) -> tuple[Observation, dict[str, Any]]:
+        """Shows again what was shown last, with the infos of a reset, and takes no step.
+
+        Raises:
+            ResetNeeded: Before the first reset.
+        """
+        self._go_to(*self._where())
+        slot = self._current
         if slot is None:
-            return self._first + lane
-        position: int = slot.drawn[lane][2]
-        return position
+            raise ResetNeeded("call reset before observe")
+        infos: dict[str, Any] = {}
+        for lane in range(self.num_envs):
+            infos = self._add_info(infos, slot.info(lane) | slot.drawn[lane][0].info(), lane)
+        observations = slot.observations()
+        self._prepare_ahead()
+        return observations, infos
+
+    # Where it is, see `Stateful`
+
+    def _arguments(self) -> dict[str, Any]:
+        return self._given
+
+    def _where(self) -> tuple[Order | None, list[Lane]]:
+        slot = self._current
+        if slot is None:
+            return None, []
+        lanes = []
+        for lane, (episode, index, position, waiting) in enumerate(slot.drawn):
+            at = slot.step(lane), slot.elapsed(lane), slot.over(lane)
+            lanes.append(Lane(position, index, *at, len(episode), tuple(waiting)))
+        return self._order, lanes
+
+    def _forget(self) -> None:
+        self._drop()
+        self._episodes.forget()
+
+    def _go_to(self, order: Order | None, lanes: list[Lane]) -> None:
+        self._forget()
+        if order is None:
+            self._order = self._current = None
+            return
+        slot = self._take()
+        slot.stay(None)
+        for number, lane in enumerate(lanes):
+            if lane.index is None:
+                ahead = lane.position, self._lanes, lane.waiting
+                slot.begin(number, *self.library.proceed(order, *ahead))
+            else:
+                episode = self.library.episode(lane.index)
+                drawn = episode, lane.index, lane.position, lane.waiting
+                slot.begin(number, drawn, lane.step, lane.elapsed, lane.over)
+        self._crew.submit(slot)
+        self._crew.wait(slot)
+        self._order = order
+        self._turn_to(slot)
+        self._foresee(slot)
 
     def _mask(self, mask: Any) -> Bools | None:
         if mask is None:

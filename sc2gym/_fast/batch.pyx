@@ -386,13 +386,18 @@ cdef class Slot(Batch):
                 ending.append(i)
         return ending
 
-    def begin(self, Py_ssize_t lane, tuple drawn not None, int32_t step=0):
+    def begin(
+        self, Py_ssize_t lane, tuple drawn not None, int32_t step=0, int32_t elapsed=0,
+        bint over=False,
+    ):
         """Puts a lane at a step of a new episode. What its last step gave stays as it is.
 
         Args:
             lane: Which.
             drawn: The episode, and whatever goes with it.
             step: Where to begin, before the episode's last.
+            elapsed: Steps that count as taken already.
+            over: Whether the lane is to be at an end, which may be that of the episode.
         """
         cdef State* state = self.at(lane)
         cdef Lane* entry = &self.lanes[lane]
@@ -402,7 +407,7 @@ cdef class Slot(Batch):
         cdef const int32_t[::1] expert = episode.expert_actions
         cdef const double[::1] score = episode.score
         cdef Py_ssize_t length = game_loops.shape[0] - 1
-        if not 0 <= step < length:
+        if not 0 <= step < length + over:
             raise ValueError(f"no step {step} to begin at: {episode.name} has {length}")
         if expert.shape[0] <= length or score.shape[0] <= length:
             raise ValueError(f"{episode.name}: an episode's arrays must be of one length")
@@ -418,8 +423,8 @@ cdef class Slot(Batch):
         entry.terminates = episode.terminated
         entry.length = <int32_t>length
         state.step = step
-        state.elapsed = 0
-        state.over = False
+        state.elapsed = elapsed
+        state.over = over
         look(state, entry)
         self.started.append(lane)
         if self.left(lane) <= SOON:
