@@ -70,7 +70,8 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
         autoreset_mode: When a lane begins its next episode: with the step after the end (the
             default), with the same step (the end is in `final_obs` and `final_info`), or never
             by itself: see `gymnasium.vector.AutoresetMode`.
-        prefetch: Batches to prepare ahead; 0 for none.
+        prefetch: Batches to prepare ahead; 0 for none, and for no decoding ahead. By default 2,
+            but none of fewer than 8 lanes, which are filled sooner than a thread is woken.
         num_threads: Threads that fill batches; more than one is for wide batches.
         pinned: Whether batches are in page-locked memory, from where a GPU fetches them by
             itself. By default they are where torch was imported and sees CUDA.
@@ -99,14 +100,14 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
         *,
         num_envs: int = 1,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        prefetch: int = 2,
+        prefetch: int | None = None,
         num_threads: int = 1,
         pinned: bool | None = None,
         **options: Any,
     ):
         if num_envs < 1:
             raise ValueError(f"num_envs must be 1 or more, got {num_envs}")
-        if prefetch < 0 or num_threads < 1:
+        if num_threads < 1 or (prefetch is not None and prefetch < 0):
             raise ValueError(
                 f"prefetch must be 0 or more and num_threads 1 or more, got {prefetch} and"
                 f" {num_threads}"
@@ -161,9 +162,13 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
             autoreset_mode.value,
             self.options.max_episode_steps,
         )
+        # A prefetch of 0 also turns decoding ahead off.
+        self._foresees = prefetch != 0
+        if prefetch is None:
+            prefetch = 2 if num_envs >= 8 else 0
         self.prefetch = prefetch
         self.pinned = pinned
-        # With batches ahead the caller helps only where it would wait.
+        # Whoever waits for a batch is one more thread.
         self._crew = Crew(num_threads if prefetch else num_threads - 1, wake=max(1, prefetch // 2))
         weakref.finalize(self, self._crew.close)
         self._episodes: Ahead[Episode] = Ahead(self.library.episode)
@@ -411,7 +416,7 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
 
     def _foresee(self, slot: Slot) -> None:
         """Has the next episodes of lanes near their ends decoded."""
-        if self._order is None or not self.prefetch:
+        if self._order is None or not self._foresees:
             return
         for lane in slot.soon:
             position, waiting = self._next(slot, lane)
