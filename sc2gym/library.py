@@ -554,6 +554,14 @@ class Library:
         if self._cache_bytes is not None:
             _cache.max_bytes = self._cache_bytes
 
+    def usable(self, index: int) -> Episode | None:
+        """Episode `index`, or None, with a warning the first time, if it cannot be used.
+
+        Raises:
+            ReplayError, OSError: It cannot, and `on_error` is "raise".
+        """
+        return self._usable(index, self.episode)
+
     def _usable(self, index: int, get: Callable[[int], Episode]) -> Episode | None:
         if index in self._bad:
             return None
