@@ -132,7 +132,7 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
         library: Library,
         num_envs: int,
         autoreset_mode: AutoresetMode,
-        prefetch: int,
+        prefetch: int | None,
         num_threads: int,
         pinned: bool | None,
     ) -> None:

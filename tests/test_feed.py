@@ -233,6 +233,7 @@ def _tasks_at_rest(at_most: int = 0) -> int:
     for thread in threading.enumerate():
         if thread.name.startswith("sc2gym"):
             thread.join(1)
+    time.sleep(0.05)
     return _tasks(at_most)
 
 
