@@ -32,6 +32,7 @@ import numpy as np
 from . import sealed
 from .errors import CheckpointError
 from .plain import Copier, restored
+from .wrapped import load_wrapper_states, unwrapped, wrapper_states
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -66,6 +67,7 @@ class Checkpoint:
     parts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     _kinds: Mapping[str, str] = field(default_factory=dict, repr=False)
     _random: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    _wrappers: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def save(
@@ -87,7 +89,8 @@ def save(
 
     Args:
         path: The file; a folder for the file `checkpoint.pt` in it.
-        envs: The environments, wrapped or not. The state of Gymnasium's wrappers is not saved.
+        envs: The environments, wrapped or not. The state of Gymnasium's own wrappers is saved,
+            as far as it is numbers, arrays and queues of these; that of others is not.
         model: This and the next three: whatever has `state_dict` and `load_state_dict`.
         optimizer: Likewise.
         scaler: Likewise.
@@ -160,15 +163,18 @@ def load(
     for name, part in given.items():
         try:
             _load_state(part, checkpoint.parts[name])
+            problems = load_wrapper_states(parts[name], checkpoint._wrappers.get(name, []))
         except Exception as error:
             raise CheckpointError(f"{checkpoint.path}: {name}: {error}") from error
+        for problem in problems:
+            warnings.warn(f"{checkpoint.path}: {name}: {problem}", stacklevel=_outside())
     if random:
         # Last, since loading can use random numbers.
         try:
             _set_random_states(checkpoint._random)
         except Exception as error:
             raise CheckpointError(f"{checkpoint.path}: random states: {error}") from error
-    return replace(checkpoint, parts={}, _random={})
+    return replace(checkpoint, parts={}, _random={}, _wrappers={})
 
 
 def read(path: _PathLike, *, map_location: Any = None) -> Checkpoint:
@@ -413,7 +419,11 @@ def _contents(copier: Copier, parts: dict[str, Any], step: int) -> dict[str, Any
         if part is None:
             extra[name] = value
         else:
-            states[name] = {"kind": type(part).__qualname__, "state": _state(part)}
+            states[name] = {
+                "kind": type(part).__qualname__,
+                "state": _state(part),
+                "wrappers": wrapper_states(value),
+            }
     contents: dict[str, Any] = copier.copy(
         {
             "format": FORMAT,
@@ -449,9 +459,11 @@ def _read(path: Path, map_location: Any) -> Checkpoint:
                 raise TypeError("the step is no number")
             kinds = {name: part["kind"] for name, part in contents["parts"].items()}
             states = {name: part["state"] for name, part in contents["parts"].items()}
+            wrappers = {name: part["wrappers"] for name, part in contents["parts"].items()}
             return Checkpoint(
-                path, contents["step"], contents["extra"], states, kinds, contents["random"]
-            )
+                path, contents["step"], contents["extra"], states, kinds, contents["random"],
+                wrappers,
+            )  # fmt: skip
         except Exception as error:
             # Whatever a hostile file makes of torch's reader; only the first line, since torch
             # goes on to recommend loading it without weights_only.
@@ -485,7 +497,7 @@ def _part(name: str, value: Any) -> Any:
     """What of `value` has a state: itself, or what a wrapper wraps; None for a plain value."""
     if isinstance(value, _generators()):
         return value
-    for candidate in (value, getattr(value, "unwrapped", None)):
+    for candidate in (unwrapped(value), value):
         if all(
             callable(getattr(candidate, method, None))
             for method in ("state_dict", "load_state_dict")

@@ -65,8 +65,9 @@ class Copier:
                 return value
             if isinstance(value, torch.Tensor):
                 return tensor(value, where)
-            if isinstance(value, np.generic):
-                return copy(value.item(), where)
+            if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+                # Not a number of Python's, beside which arrays keep another precision.
+                return copy(np.asarray(value), where) | {_MARK: "scalar"}
             for base in (int, float, str):
                 if isinstance(value, base):
                     return value if type(value) is base else base(value)
@@ -138,7 +139,7 @@ def restored(value: Any) -> Any:
 
 def _marked(value: dict[str, Any]) -> Any:
     mark = value[_MARK]
-    if mark in ("array", "bytes"):
+    if mark in ("array", "scalar", "bytes"):
         flat = value["bytes"].cpu().numpy()
         if flat.dtype != np.uint8 or flat.ndim != 1:
             raise ValueError(f"{mark}: not bytes")
@@ -149,7 +150,8 @@ def _marked(value: dict[str, Any]) -> Any:
             raise ValueError(f"no array of {dtype} of shape {shape}")
         if math.prod(shape) * dtype.itemsize != len(flat):
             raise ValueError(f"{len(flat)} bytes for an array of {dtype} of shape {shape}")
-        return flat.view(dtype).reshape(shape)
+        array = flat.view(dtype).reshape(shape)
+        return array[()] if mark == "scalar" else array
     items = restored(value["items"])
     if mark == "deque":
         return deque(items, value["maxlen"])

@@ -729,10 +729,12 @@ def test_a_checkpoint_of_environments_and_agent(tmp_path):
 
     def run(steps: int, resume: bool = False, stop: int | None = None) -> list[float]:
         torch.manual_seed(0)
-        envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(vector(3))
+        envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(
+            gymnasium.wrappers.vector.NormalizeReward(vector(3))
+        )
         model = torch.nn.Linear(11, 4)
         optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-        first, losses = 0, []
+        first, losses = 0, []  # and the returns of episodes, as they end
         if resume:
             loaded = checkpoint.load(tmp_path, envs=envs, model=model, optimizer=optimizer)
             first, losses = loaded.step, list(loaded.extra["losses"])
@@ -752,7 +754,8 @@ def test_a_checkpoint_of_environments_and_agent(tmp_path):
             optimizer.step()
             losses.append(loss.item())
             actions = torch.multinomial(logits.detach().softmax(1), 1)[:, 0].numpy()
-            observations, *_, infos = envs.step(actions)
+            observations, rewards, *_, infos = envs.step(actions)
+            losses += [*rewards.tolist(), *infos.get("episode", {"r": np.zeros(0)})["r"].tolist()]
         return losses
 
     whole = run(400)
@@ -762,3 +765,39 @@ def test_a_checkpoint_of_environments_and_agent(tmp_path):
     assert run(400, resume=True) == whole
     with pytest.raises(CheckpointError, match="envs is of the class SC2ReplayVectorEnv, not SC2R"):
         checkpoint.load(tmp_path, envs=single())
+
+
+def test_the_state_of_wrappers_is_saved(tmp_path):
+    pytest.importorskip("torch")
+    from sc2gym import checkpoint
+
+    wrappers = gymnasium.wrappers
+
+    def make(stack: int = 3) -> gymnasium.Env:
+        env = wrappers.RecordEpisodeStatistics(wrappers.TimeLimit(single(observe="player"), 40))
+        env = wrappers.FrameStackObservation(wrappers.NormalizeObservation(env), stack)
+        return wrappers.NormalizeReward(env)
+
+    env, other = make(), make()
+    env.reset(seed=0)
+    other.reset(seed=1)
+    for _ in range(57):
+        if env.step(0)[2:4] != (False, False):
+            env.reset()
+    checkpoint.save(tmp_path, envs=env)
+    checkpoint.load(tmp_path, envs=other)
+    ends = 0
+    for _ in range(200):
+        one, two = env.step(1), other.step(1)
+        for info in (one[4], two[4]):
+            ends += "episode" in info
+            info.get("episode", {}).pop("t", None)  # the time it took
+        same(one, two)
+        if one[2] or one[3]:
+            same(env.reset(), other.reset())
+    assert ends >= 8
+    # Others than were saved, or made otherwise, are told of and left as they are.
+    with pytest.warns(UserWarning, match=r"FrameStackObservation\.obs_queue is of another size"):
+        checkpoint.load(tmp_path, envs=make(4))
+    with pytest.warns(UserWarning, match="saved with the wrappers .*FrameStack.*now they are"):
+        checkpoint.load(tmp_path, envs=single(observe="player"))
