@@ -164,14 +164,14 @@ def test_blocks_list_every_segment_that_touches_them_in_order(ops: npt.NDArray[n
     tracks = follow(ops, int(ops["loop"].max(initial=0)) + 2)
     still_start, still, changing_start, changing = tracks.blocks
     table = tracks.segment_table
-    assert table["end"].max(initial=0) <= (len(still_start) - 1) * 128
-    assert len(changing_start) - 1 == 4 * (len(still_start) - 1)
+    assert table["end"].max(initial=0) <= (len(still_start) - 1) * 256
+    assert len(changing_start) - 1 == 8 * (len(still_start) - 1)
 
     def stays(block: int) -> npt.NDArray[np.bool_]:
         return (
-            (table["begin"] <= block * 128)
-            & (table["end"] >= (block + 1) * 128)
-            & (table["begin"] + table["moving"].astype(int) <= block * 128)
+            (table["begin"] <= block * 256)
+            & (table["end"] >= (block + 1) * 256)
+            & (table["begin"] + table["moving"].astype(int) <= block * 256)
             & (table["building"] == 0)
         )
 
@@ -181,7 +181,7 @@ def test_blocks_list_every_segment_that_touches_them_in_order(ops: npt.NDArray[n
     for part in range(len(changing_start) - 1):
         touches = (table["begin"] < (part + 1) * 32) & (table["end"] > part * 32)
         listed = changing[changing_start[part] : changing_start[part + 1]]
-        assert listed.tolist() == np.flatnonzero(touches & ~stays(part // 4)).tolist()
+        assert listed.tolist() == np.flatnonzero(touches & ~stays(part // 8)).tolist()
 
 
 @st.composite
