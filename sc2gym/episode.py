@@ -241,7 +241,7 @@ def _action_loops(replay: Replay, player: Player, end: int) -> npt.NDArray[np.in
     event = timeline["event_id"]
     silent = np.array([names[name] for name in _NOT_ACTIONS if name in names])
     counts = ~np.isin(event, silent)
-    leaves = np.flatnonzero(event == names["GameUserLeave"]) if "GameUserLeave" in names else []
+    leaves = np.flatnonzero(event == names.get("GameUserLeave", -1))
     if len(leaves):
         counts[leaves[0] :] = False
         last = int(timeline["game_loop"][leaves[0]])

@@ -190,7 +190,8 @@ def _events(replay: Replay, stream: Stream, wanted: dict[str, list[str]]) -> Eve
 
 
 def _loops(rows: npt.NDArray[Any], end: int) -> npt.NDArray[np.int32]:
-    return np.minimum(rows["_gameloop"], end).astype(np.int32)
+    loops: npt.NDArray[np.int32] = np.minimum(rows["_gameloop"], end).astype(np.int32)
+    return loops
 
 
 # -- tracker operations -------------------------------------------------------------------
@@ -206,7 +207,7 @@ def _operations(replay: Replay, events: Events, end: int) -> tuple[npt.NDArray[n
         ("UnitOwnerChange", _OWNER), ("UnitTypeChange", _TYPE),
     )  # fmt: skip
     for event, kind in kinds:
-        rows = events[event] if event in events else None
+        rows = events.get(event)
         if rows is None or not len(rows):
             continue
         names = rows.dtype.names or ()
@@ -367,7 +368,13 @@ def _last_where(flag: npt.NDArray[np.bool_], user: npt.NDArray[Any]) -> npt.NDAr
 
 def _orders(
     replay: Replay, events: Events, commands: Commands, end: int
-) -> tuple[npt.NDArray[Any], ...]:
+) -> tuple[
+    npt.NDArray[np.void],
+    npt.NDArray[np.uint8],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.uint32],
+    npt.NDArray[np.int64],
+]:
     """The kernel's view of selections, control groups and commands."""
     delta, group = events["SelectionDelta"], events["ControlGroupUpdate"]
     masks = "m_delta.m_removeMask"
@@ -519,7 +526,8 @@ def _player_stats(
     def column(name: str) -> npt.NDArray[np.int64]:
         if f"{_STATS}{name}" not in names:
             return np.zeros(len(rows), np.int64)
-        return np.clip(rows[f"{_STATS}{name}"], -(1 << 30), 1 << 30)
+        values: npt.NDArray[np.int64] = rows[f"{_STATS}{name}"]
+        return values.clip(-(1 << 30), 1 << 30)
 
     minerals, vespene, used, made, workers = map(column, _ECONOMY)
     used, made = used // _FIXED, made // _FIXED
