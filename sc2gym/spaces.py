@@ -8,9 +8,10 @@ it is zero.
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, SupportsIndex, TypeGuard
 
 import gymnasium
 import numpy as np
@@ -41,7 +42,9 @@ LAYERS: dict[str, Feature] = {
     "visibility_map": Feature(1, "0 hidden, 1 seen before, 2 visible."),
     "creep": Feature(2, "1 where there is creep."),
     "camera": Feature(
-        3, "1 where the player's camera looks; its centre is exact, its extent typical.", "exact"
+        3,
+        "1 where the player's camera looks; from events its centre is exact, its extent typical.",
+        "estimated",
     ),
     "player_id": Feature(
         4, "Owner of the unit: player id 1 to 15, 16 for neutral, 0 for no unit.", "estimated"
@@ -154,8 +157,6 @@ OBSERVATIONS: dict[str, str] = {
     "game_loop": "int32 (1,): the loop observed",
 }
 
-T = TypeVar("T")
-
 
 def action_space() -> gymnasium.spaces.Discrete:
     """pysc2's raw functions by id, and one more for commands that are none of them."""
@@ -184,12 +185,13 @@ def observation_space(
     """
     layers = _pick(minimap_layers, DEFAULT_LAYERS, LAYERS, "minimap layer")
     columns = _pick(unit_columns, DEFAULT_COLUMNS, COLUMNS, "unit column")
-    size = (minimap_size, minimap_size) if isinstance(minimap_size, int) else tuple(minimap_size)
-    if len(size) != 2 or not all(1 <= int(side) <= 1024 for side in size):
-        raise ValueError(f"minimap_size must be 1 to 1024 pixels a side, not {minimap_size}")
-    if not 1 <= max_units <= 4096:
-        raise ValueError(f"max_units must be 1 to 4096, not {max_units}")
-    height, width = (int(side) for side in size)
+    square = isinstance(minimap_size, SupportsIndex)
+    size = (minimap_size, minimap_size) if square else minimap_size
+    if not _are_whole(size, 1024) or len(size) != 2:
+        raise ValueError(f"minimap_size must be 1 to 1024 pixels a side, not {minimap_size!r}")
+    if not _are_whole((max_units,), 4096):
+        raise ValueError(f"max_units must be 1 to 4096, not {max_units!r}")
+    height, width = map(operator.index, size)
     num_upgrades = len(vocabulary.upgrades().names)
     frames = Frames(
         [LAYERS[name].id for name in layers],
@@ -234,17 +236,27 @@ def availability(source: Literal["events", "recording"]) -> dict[str, dict[str, 
     return known | {"upgrades": {"upgrades": "exact"}, "game_loop": {"game_loop": "exact"}}
 
 
+def _are_whole(numbers: object, most: int) -> TypeGuard[Sequence[SupportsIndex]]:
+    # NumPy's whole numbers are numbers, too.
+    return isinstance(numbers, Sequence) and all(
+        isinstance(number, SupportsIndex) and 1 <= operator.index(number) <= most
+        for number in numbers
+    )
+
+
 def _pick(
     names: Iterable[str] | None, default: Sequence[str], known: Mapping[str, object], what: str
 ) -> list[str]:
+    if isinstance(names, str):
+        raise ValueError(f"{what}s are given as a list of names, not as {names!r}")
     picked = list(default if names is None else names)
     for name in picked:
         if name not in known:
             close = difflib.get_close_matches(str(name), known, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = f"; did you mean {close[0]!r}?" if close else "."
             raise ValueError(f"no {what} {name!r}{hint} There are: {', '.join(known)}")
     if not picked:
         raise ValueError(f"at least one {what} is needed")
     if len(set(picked)) < len(picked):
-        raise ValueError(f"a {what} is named twice: {', '.join(picked)}")
+        raise ValueError(f"one {what} is named twice: {', '.join(picked)}")
     return picked

@@ -58,6 +58,10 @@ cdef enum Column:
     IS_SELECTED = 17
 
 cdef enum:
+    MAX_RADIUS = 64             # cells; so that no square reaches beyond what an int holds
+    MAX_MAP = 1 << 16           # cells
+
+cdef enum:
     VISIBLE = 1                 # DisplayType.Visible
     ALERT_LOOPS = 160           # for how long a loss is shown
     SELF = 1
@@ -334,7 +338,7 @@ cdef void _draw_losses(const View* view, int32_t loop, const Layout* layout, uin
     cdef float scale = _scale(view, layout)
     while row >= 0 and view.losses[3 * row] > loop - ALERT_LOOPS:
         plane[
-            _clamp((view.map_height - view.losses[3 * row + 2] - 0.5) * scale,
+            _clamp((view.map_height - <float>view.losses[3 * row + 2] - 0.5) * scale,
                    layout.minimap_height) * layout.minimap_width
             + _clamp((view.losses[3 * row + 1] + 0.5) * scale, layout.minimap_width)
         ] = 1
@@ -541,19 +545,27 @@ cdef class TrackSource(FrameSource):
         used = tracks.segment_table["type"]
         if not type_id.shape[0] == type_class.shape[0] == radius.shape[0] == build_loops.shape[0]:
             raise ValueError("tables by unit type must be of one length")
+        if not type_id.shape[0]:
+            raise ValueError("tables by unit type must not be empty")
         if len(used) and not 0 <= used.min() <= used.max() < type_id.shape[0]:
             raise ValueError("tracks have unit types beyond the tables")
+        if not (0 <= types[2].min() <= types[2].max() <= MAX_RADIUS):
+            raise ValueError(f"radii must be 0 to {MAX_RADIUS} cells")
+        if not np.isfinite(types[3]).all():
+            raise ValueError("build times must be numbers")
         view.type_id = &type_id[0]
         view.type_class = &type_class[0]
         view.type_radius = &radius[0]
         view.build_loops = &build_loops[0]
-        view.largest_radius = max(types[2])
+        view.largest_radius = types[2].max()
         view.larva, view.warp_gate, view.first_army_class, view.last_army_class = special
-        for owner in range(MAX_OWNER + 1):
-            view.relation[owner] = relation[owner]
+        cdef const uint8_t[::1] relations = relation
+        if relations.shape[0] != MAX_OWNER + 1:
+            raise ValueError(f"relation needs {MAX_OWNER + 1} entries, one an owner")
+        memcpy(view.relation, &relations[0], MAX_OWNER + 1)
+        if not (0 < map_size[0] <= MAX_MAP and 0 < map_size[1] <= MAX_MAP):
+            raise ValueError(f"the map must have a size of 1 to {MAX_MAP} cells a side")
         view.map_width, view.map_height = map_size
-        if view.map_width <= 0 or view.map_height <= 0:
-            raise ValueError("the map must have a size")
         cdef const int32_t[::1] loops
         cdef const int32_t[::1] flat
         cdef const float[::1] places
@@ -575,14 +587,14 @@ cdef class TrackSource(FrameSource):
         view.num_cameras = loops.shape[0]
         view.camera_loops = &loops[0] if view.num_cameras else NULL
         view.cameras = &places[0] if view.num_cameras else NULL
-        rows, ordinals = selections
-        if len(rows) and (rows[:, 1:].min() < 0 or (rows[:, 1] + rows[:, 2]).max() > len(ordinals)):
+        flat, loops = _triples(selections[0]), selections[1]
+        runs = selections[0][:, 1:].astype(np.int64)
+        if len(runs) and (runs.min() < 0 or runs.sum(1).max() > loops.shape[0]):
             raise ValueError("selections reach beyond their units")
-        flat, loops = rows.reshape(-1), ordinals
         view.num_selections = flat.shape[0] // 3
         view.selections = &flat[0] if view.num_selections else NULL
         view.selected = &loops[0] if loops.shape[0] else NULL
-        flat = losses.reshape(-1)
+        flat = _triples(losses)
         view.num_losses = flat.shape[0] // 3
         view.losses = &flat[0] if view.num_losses else NULL
         self.fill = fill_from_tracks
@@ -596,12 +608,17 @@ cdef class TrackSource(FrameSource):
         return sum(array.nbytes for array in arrays)
 
 
-cdef void* _address(array, size_t itemsize, Py_ssize_t size) except? NULL:
+cdef _triples(rows):
+    if rows.ndim != 2 or rows.shape[1] != 3 or not rows.flags.c_contiguous:
+        raise ValueError("selections and losses are rows of three")
+    return rows.reshape(-1)
+
+
+cdef void* _address(array, str dtype, Py_ssize_t size) except? NULL:
     if not array.flags.c_contiguous or not array.flags.writeable:
         raise ValueError("frames go into writable C-contiguous arrays")
-    if array.itemsize != itemsize or array.size != size:
-        raise ValueError(f"an array of {array.size} items of {array.itemsize} bytes where "
-                         f"{size} of {itemsize} belong")
+    if array.dtype != dtype or array.size != size:
+        raise ValueError(f"an array of {array.size} {array.dtype} where {size} {dtype} belong")
     return <void*><size_t>array.ctypes.data
 
 
@@ -623,19 +640,19 @@ def fill_frame(FrameSource source, int game_loop, Frames frames, dict arrays):
     for key, array in arrays.items():
         if key == "minimap":
             row.minimap = <uint8_t*>_address(
-                array, 1, layout.num_layers * layout.minimap_height * layout.minimap_width)
+                array, "uint8", layout.num_layers * layout.minimap_height * layout.minimap_width)
         elif key == "units":
-            row.units = <float*>_address(array, 4, layout.max_units * layout.num_columns)
+            row.units = <float*>_address(array, "float32", layout.max_units * layout.num_columns)
         elif key == "unit_tags":
-            row.unit_tags = <int64_t*>_address(array, 8, layout.max_units)
+            row.unit_tags = <int64_t*>_address(array, "int64", layout.max_units)
         elif key == "unit_count":
-            row.unit_count = <int32_t*>_address(array, 4, 1)
+            row.unit_count = <int32_t*>_address(array, "int32", 1)
         elif key == "player":
-            row.player = <int32_t*>_address(array, 4, PLAYER_FIELDS)
+            row.player = <int32_t*>_address(array, "int32", PLAYER_FIELDS)
         elif key == "upgrades":
-            row.upgrades = <uint8_t*>_address(array, 1, layout.num_upgrades)
+            row.upgrades = <uint8_t*>_address(array, "int8", layout.num_upgrades)
         elif key == "game_loop":
-            row.game_loop = <int32_t*>_address(array, 4, 1)
+            row.game_loop = <int32_t*>_address(array, "int32", 1)
         else:
             raise ValueError(f"no observation key {key!r}")
     cdef int code
