@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "info": ("sc2gym.commands.info", "", "who played what where, and who won"),
     "play": ("sc2gym.commands.play", "", "watch a replay in a window, or make a GIF or MP4 of it"),
     "demo": ("sc2gym.commands.demo", "", "step 16 environments and show what they see"),
+    "tune": ("sc2gym.commands.tune", "", "find the batch size and prefetch for this machine"),
     "record": (
         "sc2gym.game.commands",
         "record",
