@@ -9,6 +9,11 @@ One file holds the states of all that is given, and those of Python's, NumPy's, 
 CUDA's random numbers. `every` saves in the background and when the machine is about to be taken
 away. `torch.load(path, weights_only=True)` reads the files too.
 
+Several ranks save a file each. For another number of ranks or lanes each takes what all had:
+
+    states = [checkpoint.read(path).parts["envs"] for path in paths]
+    envs.load_state_dict(states)
+
 Nothing is ever unpickled: a file can hold numbers, strings, lists, dicts and tensors, and no
 code. It needs the extra `torch`.
 """
@@ -401,7 +406,7 @@ class Saver:
         earlier = self._earlier[number]
         if callable(earlier):
             earlier(number, frame)
-        elif earlier == signal.SIG_DFL and number not in (signal.SIGUSR1, signal.SIGUSR2):
+        elif earlier in (None, signal.SIG_DFL) and number not in (signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 

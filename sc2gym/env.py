@@ -203,18 +203,19 @@ class SC2ReplayEnv(Stateful, gymnasium.Env[Observation, np.int64]):
         return self._order, [lane]
 
     def _go_to(self, order: Order | None, lanes: list[Lane]) -> None:
-        self._order, self._episode = order, None
-        self._position, self._waiting = self._lane, ()
         if order is None:
+            self._order = self._episode = None
             return
         (lane,) = lanes
-        self._position, self._waiting = lane.position, lane.waiting
         if lane.index is None:
-            self._proceed(order)
-            self._over = False
+            ahead = lane.position, self._lanes, lane.waiting
+            drawn, step, elapsed = self.library.proceed(order, *ahead)
         else:
-            self._episode, self._index = self.library.episode(lane.index), lane.index
-            self._step, self._elapsed, self._over = lane.step, lane.elapsed, lane.over
+            drawn = self.library.episode(lane.index), lane.index, lane.position, lane.waiting
+            step, elapsed = lane.step, lane.elapsed
+        self._order = order
+        self._episode, self._index, self._position, self._waiting = drawn
+        self._step, self._elapsed, self._over = step, elapsed, lane.over
 
     def _reward(self, episode: Episode, step: int, action: int, end: bool) -> float:
         reward = self.options.reward

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
-from .errors import CheckpointError
+from .errors import CheckpointError, RecordingError, ReplayError
 from .library import Library, Order
 from .options import Options
 
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 #: Of the states; a newer one is refused.
 VERSION = 1
+
+# What comes of data that is not what it should be.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+# Positions that lanes may be apart; in a year of training it is thousands.
+_FURTHEST = 1 << 24
 
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
@@ -66,6 +72,8 @@ def reshard(order: Order, lanes: Sequence[Lane], count: int) -> tuple[Order, lis
     # All numbers of the plain sequence from the furthest lane's next on are to come; of those
     # before, what lanes had not come to yet.
     end = max([len(order.backlog), *(lane.position for lane in lanes)])
+    if sum(end - lane.position for lane in lanes) > _FURTHEST * len(lanes):
+        raise CheckpointError(f"lanes are too far apart, up to {end} positions of the order")
     left = sorted(
         position
         for lane in lanes
@@ -199,12 +207,13 @@ class Stateful:
                 )
             self._check(lanes)
             self._go_to(order, lanes)
-        except CheckpointError:
+        except BaseException as error:
             self.library.put_episodes(before)
+            if isinstance(error, (ReplayError, RecordingError)):
+                raise CheckpointError(f"an episode in progress cannot go on: {error}") from error
+            if isinstance(error, _MALFORMED):
+                raise CheckpointError(f"not the state of an environment: {error!r}") from error
             raise
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            self.library.put_episodes(before)
-            raise CheckpointError(f"not the state of an environment: {error!r}") from error
         environment: Any = self
         environment._np_random, environment._np_random_seed = randoms
         for pairs in generators:

@@ -95,13 +95,15 @@ def _is_object(value: Any) -> bool:
 
 def _misfit(target: Any, attributes: dict[str, Any]) -> str | None:
     for name, saved in attributes.items():
-        if not hasattr(target, name):
+        if name not in vars(target):
             return name
         now = getattr(target, name)
         if isinstance(saved, dict) and _OBJECT in saved:
-            inner = _misfit(now, saved[_OBJECT])
+            inner = _misfit(now, saved[_OBJECT]) if _is_object(now) else "?"
             if inner is not None:
                 return f"{name}.{inner}"
+        elif not (_is_plain(saved) and (now is None or _is_plain(now))):
+            return name
         elif isinstance(saved, np.ndarray):
             # A number before the first reset can be an array after it.
             if isinstance(now, np.ndarray) and now.shape != saved.shape:

@@ -522,6 +522,7 @@ def test_states_that_do_not_fit():
         (good | {"np_random": {"bit_generator": "system"}}, "no bit generator 'system'"),
         (good | {"np_random": {"bit_generator": "PCG64"}}, "not the state"),
         (good | {"spaces": [1, 2, 3, 4]}, "not the state"),
+        ({"version": 1, "shard": [0, 1], "num_envs": 1}, "not the state"),
         ({}, "has no version"),
         ([], "no state in the list"),
         ([3], "has no version"),
@@ -535,6 +536,38 @@ def test_states_that_do_not_fit():
             envs.load_state_dict(state)
         # And nothing has happened to the environment.
         same(take(by_pickle(envs), 100), expected)
+
+
+def test_lanes_that_are_nowhere_near_each_other():
+    envs = vector(3)
+    envs.reset(seed=0)
+    state = envs.state_dict()
+    state["lanes"][1]["position"] = 10**18 + 1
+    other = vector(2)
+    other.reset(seed=1)
+    with pytest.raises(CheckpointError, match="too far apart"):
+        other.load_state_dict(state)
+    # In as many lanes it is a state like any other.
+    envs.load_state_dict(state)
+    take(envs, 600)
+
+
+def test_an_episode_in_progress_that_is_damaged_now(folder, monkeypatch):
+    for make in (SC2ReplayEnv, SC2ReplayVectorEnv):
+        env, other = make(folder, step_mul=STEP), make(folder, step_mul=STEP)
+        env.reset(seed=0)
+        other.reset(seed=1)
+        take(other, 10)
+        stream = take(by_pickle(other), 100)
+
+        def damaged(index: int) -> Any:
+            raise ReplayError("damaged")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(other.library, "episode", damaged)
+            with pytest.raises(CheckpointError, match="in progress cannot go on: damaged"):
+                other.load_state_dict(env.state_dict())
+        same(take(other, 100), stream)
 
 
 def test_a_path_in_a_state_is_never_opened(tmp_path, monkeypatch):
@@ -758,11 +791,11 @@ def test_a_checkpoint_of_environments_and_agent(tmp_path):
             losses += [*rewards.tolist(), *infos.get("episode", {"r": np.zeros(0)})["r"].tolist()]
         return losses
 
-    whole = run(400)
-    run(400, stop=123)
-    run(400, resume=True, stop=124)
-    run(400, resume=True, stop=307)
-    assert run(400, resume=True) == whole
+    whole = run(250)
+    run(250, stop=123)
+    run(250, resume=True, stop=124)
+    run(250, resume=True, stop=190)
+    assert run(250, resume=True) == whole
     with pytest.raises(CheckpointError, match="envs is of the class SC2ReplayVectorEnv, not SC2R"):
         checkpoint.load(tmp_path, envs=single())
 
