@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "play": ("sc2gym.commands.play", "", "watch a replay in a window, or make a GIF or MP4 of it"),
     "demo": ("sc2gym.commands.demo", "", "step 16 environments and show what they see"),
     "tune": ("sc2gym.commands.tune", "", "find the batch size and prefetch for this machine"),
+    "export": ("sc2gym.commands.export", "", "write episodes to npz, parquet or pickle files"),
     "record": (
         "sc2gym.game.commands",
         "record",
@@ -46,6 +47,7 @@ examples:
   sc2gym info ~/replays                 a table of all replays in a folder
   sc2gym play game.SC2Replay            watch one
   sc2gym play game.SC2Replay --out game.gif
+  sc2gym export ~/replays --out data    episodes as files
   sc2gym COMMAND --help                 more about one command
 
 All but record and reencode work on replay files alone, without StarCraft II.

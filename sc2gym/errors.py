@@ -69,6 +69,10 @@ class CheckpointError(SC2GymError):
     """A checkpoint is damaged, foreign, too new, or does not fit what it is loaded into."""
 
 
+class ExportError(SC2GymError):
+    """An exported episode, or a folder of them, is damaged, foreign, too new, or does not fit."""
+
+
 class CorruptMessageError(RecordingError):
     """A message of the game is cut off, or its bytes are not what protobuf's format says.
 

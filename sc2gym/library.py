@@ -284,6 +284,11 @@ class Library:
         """The name of the replay of an episode."""
         return self._episodes[index][0].name
 
+    def side(self, index: int) -> tuple[str, int]:
+        """What an episode is of: its replay's kind and content hash, and the player id."""
+        file, player_id = self._episodes[index]
+        return file.identity(), player_id
+
     def find(self, replay: str | int, player: int | None = None) -> int:
         """The number of an episode.
 
@@ -561,6 +566,15 @@ class Library:
             ReplayError, OSError: It cannot, and `on_error` is "raise".
         """
         return self._usable(index, self.episode)
+
+    def skip(self, index: int, error: Exception) -> None:
+        """Passes episode `index` over from now on, as if it could not be decoded.
+
+        Raises:
+            ReplayError, OSError: `error`, if `on_error` is "raise".
+        """
+        self._bad.add(index)
+        self._skip(error, self.name(index))
 
     def _usable(self, index: int, get: Callable[[int], Episode]) -> Episode | None:
         if index in self._bad:
