@@ -338,6 +338,64 @@ class Library:
                 return episode
         raise ReplayError(f"player {player_id} has no episode", name=file.name)
 
+    def features(
+        self,
+        replay: str | int,
+        player: int | None = None,
+        step: int = 0,
+        *,
+        observe: str | Sequence[str] = "minimap",
+        minimap_size: int | tuple[int, int] = 64,
+        minimap_layers: Sequence[str] | None = None,
+        max_units: int = 512,
+        unit_columns: Sequence[str] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_dir_bytes: int | None = None,
+    ) -> Any:
+        """What an environment shows of a replay at a step, without going there step by step.
+
+        Args:
+            replay: As in `find`; an episode's number is the fastest.
+            player: The player id; None for the first that the library has.
+            step: 0 to the number of steps.
+            observe: This and the next four as in `sc2gym.options.Options`.
+            minimap_size: Likewise.
+            minimap_layers: Likewise.
+            max_units: Likewise.
+            unit_columns: Likewise.
+            cache_dir: A folder to keep the frames of whole episodes in, which any number of
+                processes can share; docs/export.md says when that is worth it. None keeps
+                decoded replays in memory, as always.
+            cache_dir_bytes: Bound on the files in it, at first 10 GiB; the last one given counts.
+
+        Returns:
+            One array, or a dict of them; the caller's own.
+
+        Raises:
+            ValueError: There is no such episode, or no such layer, column or size.
+            IndexError: It has no such step.
+            ReplayError: It cannot be decoded.
+            OSError: There is no folder `cache_dir` and none can be made.
+        """
+        from . import feature_cache
+
+        def fixed(value: Any) -> Any:
+            return value if value is None or isinstance(value, (str, int)) else tuple(value)
+
+        layout = feature_cache.layout_of(
+            fixed(observe),
+            fixed(minimap_size),
+            fixed(minimap_layers),
+            max_units,
+            fixed(unit_columns),
+        )
+        cache = None
+        if cache_dir is not None:
+            cache = feature_cache.cache_of(os.path.abspath(Path(cache_dir).expanduser()))
+            if cache_dir_bytes is not None:
+                cache.bound(cache_dir_bytes)
+        return feature_cache.features(self, replay, player, step, layout, cache)
+
     def preload(self) -> CacheInfo:
         """Decodes every replay, with a progress bar on a terminal, as far as memory is allowed.
 
