@@ -41,7 +41,7 @@ bench: $(VENV)/test.stamp
 # looked for.
 SANITIZED := build/sanitized
 SANITIZE_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,replay replay_hostile wire features \
-	tracks episode vector recorded_episode))
+	tracks episode vector feed recorded_episode))
 sanitize: $(VENV)/test.stamp
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
 	cp -R sc2gym tests tools setup.py pyproject.toml README.md LICENSE $(SANITIZED)

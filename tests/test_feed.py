@@ -23,7 +23,7 @@ from test_vector import EVERYTHING, SOME, same
 
 from sc2gym._fast.crew import Crew
 from sc2gym.ahead import Ahead, NotReady
-from sc2gym.errors import ReplayError
+from sc2gym.errors import RecordingError, ReplayError
 from sc2gym.rollout import Rollout
 from sc2gym.vector import SC2ReplayVectorEnv
 
@@ -212,6 +212,63 @@ def test_an_episodes_end_finds_the_next_one_decoded() -> None:
         time.sleep(0.0005)
     assert ends >= 2
     assert decoded_by == {"sc2gym decoding ahead"}
+
+
+# Recordings: their source takes the GIL in the thread, and can fail there
+
+
+@pytest.fixture(scope="module")
+def recorded(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("pyarrow")
+    from test_recorded_episode import LOOPS, write
+
+    path = tmp_path_factory.mktemp("recorded") / "game.SC2Recording"
+    return write(path, data_dir / "observations", LOOPS)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_recordings_too(recorded: Path) -> None:
+    options: dict[str, Any] = {"source": "recording", "step_mul": 8, "max_episode_steps": 9}
+    fed = SC2ReplayVectorEnv(recorded, num_envs=8, prefetch=4, num_threads=3, **options)
+    bare = SC2ReplayVectorEnv(recorded, num_envs=8, prefetch=0, **options)
+    same(fed.reset(seed=0), bare.reset(seed=0))
+    actions = np.zeros(8, np.int64)
+    for step in range(60):
+        expected = bare.step(actions)
+        if step % 20 == 5:
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    same(fed.step(actions), expected)
+                    status = 0
+                finally:
+                    os._exit(status)
+            _wait(child, 60)
+        same(fed.step(actions), expected)
+    same(fed.rollout(20).observations, bare.rollout(20).observations)
+
+
+def test_damage_comes_up_at_its_step(recorded: Path, tmp_path: Path) -> None:
+    from sc2gym.recording import Recording
+
+    damaged = tmp_path / "damaged.SC2Recording"
+    whole = bytearray(recorded.read_bytes())
+    whole[Recording(recorded)._offsets[3] - 40] ^= 1
+    damaged.write_bytes(whole)
+
+    def story(prefetch: int) -> tuple[int, str]:
+        envs = SC2ReplayVectorEnv(damaged, num_envs=8, prefetch=prefetch, source="recording")
+        envs.reset(seed=0)
+        for step in range(50):
+            try:
+                envs.step(np.zeros(8, np.int64))
+            except RecordingError as error:
+                return step, str(error)
+        return 50, ""
+
+    assert story(4) == story(0)
+    assert story(4)[0] < 50
 
 
 # Endings
