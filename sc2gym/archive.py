@@ -158,4 +158,6 @@ def _not_a_replay(data: bytes) -> str:
         return "a picture, not a replay"
     if data.startswith(b"PK\x03\x04"):
         return "a zip archive, not a replay: unpack it first"
+    if data.startswith(b"ARROW1"):
+        return "not a replay but a recording, or another file of Arrow's"
     return "not a replay: it does not begin as an MPQ archive"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -326,6 +326,8 @@ def requested(
         options: The reset options.
         others: Options that the caller takes itself, for the message about an unknown one.
     """
+    if options is not None and not isinstance(options, Mapping):
+        raise ValueError(f"reset options are names and values, not {options!r}")
     for name in options or ():
         choose("reset option", name, (*RESET_OPTIONS, *others))
     if not options:
@@ -334,7 +336,7 @@ def requested(
         raise ValueError("the reset options player and step belong to a replay: name one too")
     index = library.find(options["replay"], options.get("player"))
     episode = library.episode(index)
-    step = int(options.get("step", 0))
-    if not 0 <= step < len(episode):
-        raise ValueError(f"no step {step} to begin at: {episode.name} has {len(episode)}")
-    return episode, index, step
+    step = options.get("step", 0)
+    if not isinstance(step, (int, np.integer)) or not 0 <= step < len(episode):
+        raise ValueError(f"no step {step!r} to begin at: {episode.name} has {len(episode)}")
+    return episode, index, int(step)

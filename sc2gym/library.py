@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,7 +120,7 @@ def find(replays: Source | Iterable[Source] | None = None) -> list[Path | bytes]
         replays = os.environ.get(ENVIRONMENT_VARIABLE) or SAMPLES
     if isinstance(replays, (str, bytes, os.PathLike)):
         return list(_expand(replays))
-    if not isinstance(replays, Iterable):
+    if not isinstance(replays, Iterable) or isinstance(replays, (bytearray, memoryview, dict)):
         raise TypeError(f"replays must name files or hold bytes, got {type(replays).__name__}")
     found = [each for replay in replays for each in _expand(replay)]
     if not found:
@@ -133,7 +134,9 @@ def _expand(source: Source) -> Iterator[Path | bytes]:
         return
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"a replay is a path or bytes, got {type(source).__name__}")
-    path = Path(source).expanduser()
+    if not os.fspath(source):
+        raise ValueError("an empty name is no replay; leave replays out to use the samples")
+    path = Path(os.path.expanduser(source))  # a home that is not there stays as it is
     if path.is_dir():
         found = sorted(_walk(path))
         if not found:
@@ -174,6 +177,9 @@ class _File:
             digest = hashlib.blake2b(source, digest_size=16).hexdigest()
             return cls(source, f"bytes:{digest[:12]}", (digest,))
         status = source.stat()
+        if not stat.S_ISREG(status.st_mode):
+            # A pipe would have us wait for whoever writes to it.
+            raise UnsupportedReplayError("not a file but a pipe or device", name=str(source))
         return cls(source, str(source), (str(source), status.st_size, status.st_mtime_ns))
 
     @property
@@ -268,11 +274,20 @@ class Library:
         if any(file.is_recording for file, _ in self._episodes):
             self._episodes = _best(self._episodes)
         if not self._episodes:
-            first = f"; the first: {': '.join(self.skipped[0])}" if self.skipped else ""
-            raise ReplayError(
-                f"none of {len(found)} replays has an episode for player={player!r}"
-                f" ({len(self.skipped)} could not be read{first})"
-            )
+            raise ReplayError(self._none_of(len(found)))
+
+    def _none_of(self, count: int) -> str:
+        if not self.skipped:
+            return f"none of {count} replays has an episode for player={self.player!r}"
+        first = ": ".join(self.skipped[0])
+        if count == 1:
+            return first
+        if len(self.skipped) == count:
+            return f"none of {count} replays can be read; the first: {first}"
+        return (
+            f"none of {count} replays has an episode for player={self.player!r}"
+            f" ({len(self.skipped)} cannot be read; the first: {first})"
+        )
 
     def __len__(self) -> int:
         return len(self._episodes)
@@ -647,8 +662,9 @@ class Library:
     def _skip(self, error: Exception, name: str) -> None:
         if self.on_error == "raise":
             raise error
-        reason = error.reason if isinstance(error, ReplayError) else str(error)
-        reason = reason.removeprefix(f"{name}: ")
+        # Member and byte are part of the reason; the name stands before it already.
+        reason = error.strerror if isinstance(error, OSError) else None
+        reason = (reason or str(error)).removeprefix(f"{name}: ")
         if (name, reason) not in self.skipped:
             self.skipped.append((name, reason))
             warnings.warn(f"skipped {name}: {reason}", stacklevel=outside())

@@ -81,9 +81,9 @@ class Options:
 
     def __post_init__(self) -> None:
         if not _is_count(self.player):
-            choose("player", self.player, PLAYERS)
+            choose("player", self.player, PLAYERS, "or a player id, 1 or more")
         if not _is_count(self.step_mul):
-            choose("step_mul", self.step_mul, ("actions",))
+            choose("step_mul", self.step_mul, ("actions",), "or a number of game loops, 1 or more")
         choose("order", self.order, ORDERS)
         choose("on_error", self.on_error, ON_ERROR)
         choose("source", self.source, SOURCES)
@@ -91,13 +91,17 @@ class Options:
             choose("reward", self.reward, REWARDS)
         if self.render_mode is not None:
             choose("render_mode", self.render_mode, RENDER_MODES)
-        if self.max_episode_steps is not None and not _is_count(self.max_episode_steps):
-            raise ValueError(f"max_episode_steps must be 1 or more, got {self.max_episode_steps!r}")
+        if self.max_episode_steps is not None:
+            need_count("max_episode_steps", self.max_episode_steps)
+        if self.cache_bytes is not None:
+            need_count("cache_bytes", self.cache_bytes, least=0)
+        if not isinstance(self.copy, (bool, np.bool_)):
+            raise ValueError(f"copy must be True or False, got {self.copy!r}")
         try:
             rank, world = self.shard
         except (TypeError, ValueError):
             raise ValueError(f"shard must be (rank, world size), got {self.shard!r}") from None
-        if not _is_count(world) or rank not in range(world):
+        if not _is_count(world) or not _is_count(rank, 0) or rank >= world:
             raise ValueError(
                 f"shard must be (rank, world size), 0 <= rank < size, got {self.shard}"
             )
@@ -124,18 +128,34 @@ class Options:
 Choice = TypeVar("Choice")
 
 
-def choose(option: str, value: object, valid: Sequence[str]) -> None:
-    """Raises ValueError where `value` is none of `valid`, and says which it may have meant."""
-    if value not in valid:
-        raise ValueError(f"unknown {option} {value!r}{closest(value, valid)}")
+def choose(option: str, value: object, valid: Sequence[str], further: str = "") -> None:
+    """Raises ValueError where `value` is none of `valid`, and says which it may have meant.
+
+    Args:
+        option: What it is for.
+        value: What was given.
+        valid: The names there are.
+        further: What else it may be, for the message.
+    """
+    if not isinstance(value, str) or value not in valid:
+        further = f", {further}" if further else ""
+        raise ValueError(f"unknown {option} {value!r}{closest(value, valid, further)}")
 
 
-def closest(value: object, valid: Sequence[str]) -> str:
+def closest(value: object, valid: Sequence[str], further: str = "") -> str:
     """The end of a message about a name that is none of `valid`."""
     matches = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.5)
-    listed = f"valid are {', '.join(valid)}"
+    listed = f"valid are {', '.join(valid)}{further}"
     return f"; did you mean {matches[0]!r}? ({listed})" if matches else f"; {listed}"
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value > 0)
+def need_count(option: str, value: object, least: int = 1) -> None:
+    """Raises ValueError where `value` is no whole number, or less than `least`."""
+    if not _is_count(value, least):
+        raise ValueError(f"{option} must be a whole number, {least} or more, got {value!r}")
+
+
+def _is_count(value: object, least: int = 1) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        return False
+    return bool(value >= least)

@@ -126,7 +126,12 @@ class Replay:
             return cls(source, name=name or "<bytes>", builds=builds)
         path = fspath(source)
         try:
-            with Path(path).expanduser().open("rb") as file:
+            place = Path(path).expanduser()
+            if place.exists() and not place.is_file():
+                # A pipe would have us wait for whoever writes to it.
+                what = "a folder" if place.is_dir() else "a pipe or device"
+                raise UnsupportedReplayError(f"{what}, not a file", name=name or path)
+            with place.open("rb") as file:
                 # One byte more than allowed tells; a film under a replay's name is not read whole.
                 data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:

@@ -215,8 +215,9 @@ def observation_space(
         "upgrades": {"upgrades": gymnasium.spaces.MultiBinary(num_upgrades)},
         "game_loop": {"game_loop": box(0, whole.max, (1,), np.int32)},
     }
-    keys = [observe] if isinstance(observe, str) else list(observe)
-    _pick(keys, (), OBSERVATIONS, "observation")
+    keys = _pick(
+        [observe] if isinstance(observe, str) else observe, (), OBSERVATIONS, "observation"
+    )
     parts = {name: space for key in keys for name, space in every[key].items()}
     if isinstance(observe, str) and len(parts) == 1:
         return parts[observe], frames
@@ -239,7 +240,9 @@ def availability(source: Literal["events", "recording"]) -> dict[str, dict[str, 
 def _are_whole(numbers: object, most: int) -> TypeGuard[Sequence[SupportsIndex]]:
     # NumPy's whole numbers are numbers, too.
     return isinstance(numbers, Sequence) and all(
-        isinstance(number, SupportsIndex) and 1 <= operator.index(number) <= most
+        isinstance(number, SupportsIndex)
+        and not isinstance(number, bool)
+        and 1 <= operator.index(number) <= most
         for number in numbers
     )
 
@@ -249,9 +252,13 @@ def _pick(
 ) -> list[str]:
     if isinstance(names, str):
         raise ValueError(f"{what}s are given as a list of names, not as {names!r}")
-    picked = list(default if names is None else names)
+    if names is None:
+        names = default
+    if not isinstance(names, Iterable):
+        raise ValueError(f"{what}s are chosen by name, not by {names!r}")
+    picked = list(names)
     for name in picked:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             close = difflib.get_close_matches(str(name), known, 1)
             hint = f"; did you mean {close[0]!r}?" if close else "."
             raise ValueError(f"no {what} {name!r}{hint} There are: {', '.join(known)}")

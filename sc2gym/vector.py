@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -31,7 +31,7 @@ from .env import (
     warn_shared,
 )
 from .library import Library, Order, Source
-from .options import Options, choose
+from .options import Options, choose, need_count
 from .rollout import Rollout
 from .state import Lane, Stateful
 
@@ -105,13 +105,10 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
         pinned: bool | None = None,
         **options: Any,
     ):
-        if num_envs < 1:
-            raise ValueError(f"num_envs must be 1 or more, got {num_envs}")
-        if num_threads < 1 or (prefetch is not None and prefetch < 0):
-            raise ValueError(
-                f"prefetch must be 0 or more and num_threads 1 or more, got {prefetch} and"
-                f" {num_threads}"
-            )
+        need_count("num_envs", num_envs)
+        if prefetch is not None:
+            need_count("prefetch", prefetch, least=0)
+        need_count("num_threads", num_threads)
         if not isinstance(autoreset_mode, AutoresetMode):
             choose("autoreset_mode", autoreset_mode, [mode.value for mode in AutoresetMode])
             autoreset_mode = AutoresetMode(autoreset_mode)
@@ -206,10 +203,16 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
             options: "reset_mask", a boolean for each lane, leaves the others where they are;
                 "replay", "player" and "step" begin the same episode in all lanes reset.
         """
+        if options is not None and not isinstance(options, Mapping):
+            raise ValueError(f"reset options are names and values, not {options!r}")
         options = dict(options or {})
         mask = self._mask(options.pop("reset_mask", None))
         if seed is not None and not isinstance(seed, (int, np.integer)):
-            if len(seed) != self.num_envs or len(set(seed)) > 1:
+            if (
+                not isinstance(seed, (Sequence, np.ndarray))
+                or len(seed) != self.num_envs
+                or len(set(seed)) > 1
+            ):
                 raise ValueError(f"need one seed, or {self.num_envs} times the same, got {seed}")
             seed = seed[0]
         if seed is not None and mask is not None:
@@ -304,6 +307,7 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
             ResetNeeded: Before the first reset, or where a lane comes to its end before that
                 and does not go on by itself; no step is taken then.
         """
+        need_count("steps", steps)
         current = self._current
         if current is None:
             raise ResetNeeded("call reset before rollout")

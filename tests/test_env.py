@@ -235,6 +235,7 @@ def test_asking_for_an_episode() -> None:
         ({"replay": "nobody"}, "no episode of replay 'nobody'"),
         ({"replay": 0, "step": 10**6}, "no step 1000000"),
         ({"replay": 0, "step": -1}, "no step -1"),
+        ({"replay": 0, "step": 1.5}, "no step 1.5"),
         ({"step": 3}, "name one too"),
         ({"replays": 0}, "did you mean 'replay'"),
     ):
@@ -277,18 +278,38 @@ def test_actions_that_are_none(action: Any) -> None:
         ({"minimap_layers": ["height_mapp"]}, ValueError, "height_map"),
         ({"unit_columns": ["unit_typ"]}, ValueError, "unit_type"),
         ({"player": "winer"}, ValueError, "did you mean 'winner'"),
-        ({"player": 0}, ValueError, "unknown player 0"),
-        ({"step_mul": 0}, ValueError, "unknown step_mul 0"),
+        ({"player": 0}, ValueError, "unknown player 0; .* or a player id"),
+        ({"step_mul": 0}, ValueError, "unknown step_mul 0; .* or a number of game loops"),
         ({"step_mul": "action"}, ValueError, "did you mean 'actions'"),
         ({"order": "shufle"}, ValueError, "did you mean 'shuffle'"),
         ({"on_error": "ignore"}, ValueError, "valid are skip, raise"),
         ({"reward": "score_delta"}, ValueError, "did you mean 'score'"),
         ({"render_mode": "rgb"}, ValueError, "did you mean 'rgb_array'"),
-        ({"max_episode_steps": 0}, ValueError, "max_episode_steps must be 1 or more"),
+        (
+            {"max_episode_steps": 0},
+            ValueError,
+            "max_episode_steps must be a whole number, 1 or more",
+        ),
         ({"shard": (2, 2)}, ValueError, "0 <= rank < size"),
         ({"shard": 3}, ValueError, "shard must be"),
+        ({"shard": (0.0, 2)}, ValueError, "0 <= rank < size"),
         ({"minimap_size": 0}, ValueError, "minimap_size"),
+        ({"minimap_size": "64"}, ValueError, "minimap_size .* not '64'"),
+        ({"minimap_size": (32.5, 32)}, ValueError, "minimap_size"),
+        ({"minimap_size": True}, ValueError, "minimap_size"),
+        ({"minimap_layers": "camera"}, ValueError, "a list of names"),
+        ({"minimap_layers": 3}, ValueError, "minimap layers are chosen by name"),
         ({"max_units": 0}, ValueError, "max_units"),
+        ({"max_units": "many"}, ValueError, "max_units .* not 'many'"),
+        ({"max_units": 1.5}, ValueError, "max_units"),
+        ({"observe": 3}, ValueError, "observations are chosen by name"),
+        ({"observe": [["minimap"]]}, ValueError, "no observation"),
+        ({"order": np.zeros(2)}, ValueError, "unknown order"),
+        ({"copy": "no"}, ValueError, "copy must be True or False"),
+        ({"cache_bytes": "1G"}, ValueError, "cache_bytes must be a whole number"),
+        ({"replays": ""}, ValueError, "an empty name"),
+        ({"replays": bytearray(8)}, TypeError, "bytearray"),
+        ({"replays": "~nobody-here/x"}, FileNotFoundError, "no such file"),
     ],
 )
 def test_a_mistaken_option_is_named(
@@ -296,6 +317,20 @@ def test_a_mistaken_option_is_named(
 ) -> None:
     with pytest.raises(error, match=message):
         SC2ReplayEnv(**options)
+
+
+def test_sizes_may_be_numpy_numbers() -> None:
+    env = SC2ReplayEnv(
+        SOME,
+        observe=["minimap", "units"],
+        minimap_size=np.int64(8),
+        max_units=np.int32(3),
+        minimap_layers=["player_relative"],
+        unit_columns=("owner",),
+    )
+    observation, _ = env.reset(seed=0)
+    assert observation["minimap"].shape == (1, 8, 8) and observation["units"].shape == (3, 1)
+    assert env.observation_space.contains(observation)
 
 
 def test_bytes_are_a_replay() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from sc2gym import library as library_module
 from sc2gym.errors import ReplayError
 from sc2gym.library import SAMPLES, Library, Order, find
+from sc2gym.replay import Replay
 
 SOME = sorted(SAMPLES.glob("*.SC2Replay"))
 
@@ -233,7 +235,7 @@ def test_no_good_file_at_all(tmp_path: Path) -> None:
     with (
         pytest.warns(UserWarning, match="skipped"),
         pytest.raises(
-            ReplayError, match=r"none of 2 replays .*\(2 could not be read.*x\.SC2Replay"
+            ReplayError, match=r"none of 2 replays can be read; the first: .*x\.SC2Replay: not"
         ),
     ):
         Library(tmp_path)
@@ -344,3 +346,18 @@ def test_a_file_that_changed_is_read_again(folder: Path) -> None:
     shutil.copy(SOME[3], path)
     assert Library(path).episode(0).map_name is not None
     assert Library(path).episode(0).content_hash != before.content_hash
+
+
+def test_a_pipe_is_passed_over_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.SC2Replay")
+    with pytest.warns(UserWarning, match=r"skipped .*pipe\.SC2Replay: not a file"):
+        Library(folder)
+    with pytest.raises(ReplayError, match="a pipe or device, not a file"):
+        Replay.open(folder / "pipe.SC2Replay")
+
+
+def test_a_warning_says_where_in_the_file(folder: Path) -> None:
+    good = next(folder.rglob("*.SC2Replay")).read_bytes()
+    (folder / "short.SC2Replay").write_bytes(good[: len(good) // 2])
+    with pytest.warns(UserWarning, match=r"skipped .*short\.SC2Replay: archive, byte \d+: "):
+        Library(folder)

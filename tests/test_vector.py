@@ -404,7 +404,10 @@ def test_steps_out_of_turn() -> None:
 
 def test_mistaken_options_are_named() -> None:
     for options, error, message in (
-        ({"num_envs": 0}, ValueError, "num_envs must be 1 or more"),
+        ({"num_envs": 0}, ValueError, "num_envs must be a whole number, 1 or more"),
+        ({"num_envs": 1.5}, ValueError, "num_envs"),
+        ({"prefetch": "x"}, ValueError, "prefetch must be a whole number, 0 or more"),
+        ({"num_threads": 0}, ValueError, "num_threads"),
         ({"num_env": 2}, TypeError, "did you mean 'num_envs'"),
         ({"autoreset_mode": "SameSteps"}, ValueError, "did you mean 'SameStep'"),
         ({"render_mode": "human"}, ValueError, "rgb_array"),
@@ -419,6 +422,8 @@ def test_mistaken_resets_are_named() -> None:
     for reset, message in (
         ({"seed": [0, 1, 2]}, "the same"),
         ({"seed": [0, 0]}, "the same"),
+        ({"seed": 1.5}, "the same"),
+        ({"options": 3}, "names and values"),
         ({"options": {"reset_mask": np.zeros(3, bool)}}, "one of them true"),
         ({"options": {"reset_mask": np.ones(2, bool)}}, "3 booleans"),
         ({"options": {"reset_mask": np.ones(3)}}, "3 booleans"),

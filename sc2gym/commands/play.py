@@ -79,6 +79,8 @@ def _sides(path: Path, step_mul: int) -> tuple[Episode, ...]:
     from ..recording import SUFFIX, Recording
     from ..replay import Replay
 
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: play takes one file of it")
     if path.suffix.lower() == SUFFIX.lower():
         return (recorded.episode(Recording(path), step_mul),)
     return episodes(Replay.open(path), "both", step_mul)
