@@ -367,15 +367,14 @@ class Curve:
                 # The last line may be half written.
                 rows = [row for row in islice(csv.reader(file), 1, None) if len(row) > 1]
                 kept = [row for row in rows if int(row[0]) <= done]
-        self._file = path.open("w", newline="")
-        self._writer = csv.writer(self._file)
-        self._writer.writerows([columns, *kept])
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([columns, *kept])
 
     def add(self, update: int, *values: float) -> None:
         """One line, there at once."""
-        # All digits, so that equal files mean equal runs.
-        self._writer.writerow([update, *map(repr, values)])
-        self._file.flush()
+        with self.path.open("a", newline="") as file:
+            # All digits, so that equal files mean equal runs.
+            csv.writer(file).writerow([update, *map(repr, values)])
 
 
 def tensorboard(run: Path, done: int) -> Any:

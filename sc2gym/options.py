@@ -121,7 +121,8 @@ class Options:
         names = [*(field.name for field in dataclasses.fields(cls)), *others]
         for name in given:
             if name not in names:
-                raise TypeError(f"unknown option {name!r}{closest(name, names)}")
+                # In Python's words, by which TorchRL knows what an environment does not take.
+                raise TypeError(f"unexpected keyword argument {name!r}{closest(name, names)}")
         return cls(**given)
 
 

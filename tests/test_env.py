@@ -270,8 +270,8 @@ def test_actions_that_are_none(action: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"replay": "x"}, TypeError, "unknown option 'replay'; did you mean 'replays'"),
-        ({"num_envs": 3}, TypeError, "unknown option 'num_envs'"),
+        ({"replay": "x"}, TypeError, "unexpected keyword argument 'replay'; did you mean 'replays'"),
+        ({"num_envs": 3}, TypeError, "unexpected keyword argument 'num_envs'"),
         ({"observe": "minmap"}, ValueError, "minimap"),
         ({"observe": ["minimap", "unit"]}, ValueError, "units"),
         ({"observe": []}, ValueError, "observation"),

@@ -96,17 +96,17 @@ def test_killed_and_resumed_to_the_bit(name, tmp_path):
 def test_cloning_learns_from_the_samples(tmp_path):
     bc = load("bc.py")
     args = bc.Args(
-        run=str(tmp_path), updates=60, batch_size=8, steps=8, evaluate_every=30, device="cpu",
+        run=str(tmp_path), updates=40, batch_size=8, steps=8, evaluate_every=20, device="cpu",
         plot=str(tmp_path / "curve.png"), threads=1,
     )  # fmt: skip
     summary = bc.main(args)
     loss = rows(tmp_path / "loss.csv")[:, 1]
-    assert len(loss) == 60
+    assert len(loss) == 40
     assert loss[-10:].mean() < 0.6 * loss[:5].mean()
     assert summary["acted"] <= summary["acted, top five"] <= 1
     assert 0 < summary["acted, previous"] < 1
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert rows(tmp_path / "accuracy.csv")[:, 0].tolist() == [30, 60]
+    assert rows(tmp_path / "accuracy.csv")[:, 0].tolist() == [20, 40]
 
 
 def test_cloning_counts_right_answers():
@@ -139,8 +139,8 @@ def test_cloning_beats_both_baselines_on_replays_held_out(pysc2_replays, tmp_pat
     # The run of the README takes minutes; a short one on fewer windows has to get most of the way.
     bc = load("bc.py")
     args = bc.Args(
-        replays=str(pysc2_replays[0].parent), run=str(tmp_path), updates=150, device="cpu",
-        evaluate_every=150, threads=1,
+        replays=str(pysc2_replays[0].parent), run=str(tmp_path), updates=120, device="cpu",
+        evaluate_every=120, threads=1,
     )  # fmt: skip
     summary = bc.main(args)
     assert summary["acted"] > summary["acted, most frequent"] + 0.08
@@ -150,12 +150,12 @@ def test_cloning_beats_both_baselines_on_replays_held_out(pysc2_replays, tmp_pat
 def test_policy_optimisation_learns_on_the_samples(tmp_path):
     ppo = load("ppo.py")
     args = ppo.Args(
-        run=str(tmp_path), total_steps=16 * 32 * 60, num_envs=16, num_steps=32, device="cpu",
+        run=str(tmp_path), total_steps=16 * 32 * 50, num_envs=16, num_steps=32, device="cpu",
         step_mul=16, minimap_size=16, threads=1, learning_rate=3e-3,
         plot=str(tmp_path / "curve.png"),
     )  # fmt: skip
     rewards = ppo.main(args)
-    assert len(rewards) == 60
+    assert len(rewards) == 50
     assert np.mean(rewards[-10:]) > np.mean(rewards[:5]) + 0.05
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
