@@ -149,14 +149,15 @@ def test_cloning_beats_both_baselines_on_replays_held_out(pysc2_replays, tmp_pat
 
 def test_policy_optimisation_learns_on_the_samples(tmp_path):
     ppo = load("ppo.py")
+    # Where the player acts at nearly every step, and enough so that it does not hang on chance.
     args = ppo.Args(
-        run=str(tmp_path), total_steps=16 * 32 * 50, num_envs=16, num_steps=32, device="cpu",
-        step_mul=16, minimap_size=16, threads=1, learning_rate=3e-3,
+        run=str(tmp_path), total_steps=16 * 64 * 20, num_envs=16, num_steps=64, device="cpu",
+        step_mul=64, minimap_size=8, threads=1, learning_rate=3e-3, entropy=0.0,
         plot=str(tmp_path / "curve.png"),
     )  # fmt: skip
     rewards = ppo.main(args)
-    assert len(rewards) == 50
-    assert np.mean(rewards[-10:]) > np.mean(rewards[:5]) + 0.05
+    assert len(rewards) == 20
+    assert np.mean(rewards[-4:]) > 2 * np.mean(rewards[:4]) + 0.02
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
