@@ -57,9 +57,7 @@ _GAME_FIELDS: dict[str, list[str]] = {
         "m_controlGroupId", "m_delta.m_removeMask?", "m_delta.m_removeMask.Mask",
         "m_delta.m_removeMask.OneIndices", "m_delta.m_removeMask.OneIndices.value",
         "m_delta.m_removeMask.ZeroIndices", "m_delta.m_removeMask.ZeroIndices.value",
-        "m_delta.m_addSubgroups", "m_delta.m_addUnitTags", "m_delta.m_addUnitTags.value",
-        "m_delta.m_addSubgroups.m_subgroupPriority", "m_delta.m_addSubgroups.m_count",
-        "m_delta.m_addSubgroups.m_intraSubgroupPriority", "m_delta.m_addSubgroups.m_unitLink",
+        "m_delta.m_addUnitTags", "m_delta.m_addUnitTags.value",
     ],
     "ControlGroupUpdate": [
         "m_controlGroupIndex", "m_controlGroupUpdate", "m_mask?", "m_mask.Mask",
@@ -414,14 +412,12 @@ def _orders(
     data = np.frombuffer(replay.member("replay.game.events") or b"", np.uint8)
     added = events["SelectionDelta.m_delta.m_addUnitTags"]["value"]
     tags = np.concatenate([added, [0]]).astype(np.uint32)
-    keys = np.concatenate([_selection_keys(events, len(added)), [0]])
     every = np.concatenate([*indices, [0]])
     return (
         merged,
         np.append(np.unpackbits(data, bitorder="little"), np.uint8(0)),
         np.clip(every, -1, 1 << 20).astype(np.int32),
         tags,
-        keys,
     )
 
 
@@ -446,36 +442,6 @@ def _mask(
         of_kind = kind == tag
         ops["mask_start"][of_kind] = rows[f"{path}.{name}"][of_kind, 0] + begin
         ops["mask_count"][of_kind] = rows[f"{path}.{name}"][of_kind, 1]
-
-
-def _selection_keys(events: Events, added: int) -> npt.NDArray[np.int64]:
-    # A selection is in order of its subgroups: higher priority first, then by type. Masks
-    # refer to units by their place in that order.
-    subgroups = events["SelectionDelta.m_delta.m_addSubgroups"]
-    order = (
-        ((255 - subgroups["m_subgroupPriority"].clip(0, 255)) << 40)
-        + (subgroups["m_intraSubgroupPriority"].clip(0, 255) << 20)
-        + subgroups["m_unitLink"].clip(0, 1 << 19)
-    )
-    keys = np.zeros(added, np.int64)
-    # Subgroups and tags of one event lie in the same order, but nothing makes counts agree.
-    delta = events["SelectionDelta"]
-    group_start, group_count = delta["m_delta.m_addSubgroups"].T
-    tag_start, tag_count = delta["m_delta.m_addUnitTags"].T
-    sizes = subgroups["m_count"].clip(0, 512)
-    total = np.concatenate(([0], np.cumsum(sizes)))
-    wanted = total[group_start + group_count] - total[group_start]
-    fits = np.flatnonzero((wanted == tag_count) & (tag_count > 0))
-    spread = np.repeat(order, sizes)
-    at = np.repeat(
-        tag_start[fits] - np.concatenate(([0], np.cumsum(tag_count[fits])))[:-1], tag_count[fits]
-    ) + np.arange(int(tag_count[fits].sum()))
-    source = np.repeat(
-        total[group_start[fits]] - np.concatenate(([0], np.cumsum(tag_count[fits])))[:-1],
-        tag_count[fits],
-    ) + np.arange(len(at))
-    keys[at] = spread[source]
-    return keys
 
 
 # -- one side ---------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from test_tracks import mask_of
 
-from sc2gym import spaces, vocabulary
+from sc2gym import spaces, tracks, vocabulary
 from sc2gym.columns import NULL
 from sc2gym.episode import Episode, episodes
 from sc2gym.errors import ReplayError, UnsupportedReplayError
@@ -165,6 +166,91 @@ def test_no_frame_knows_what_comes_later(pysc2_replays: list[Path], until: int) 
         (full,) = (e for e in whole if e.player.player_id == short.player.player_id)
         for key, array in frame(short, until).items():
             np.testing.assert_array_equal(array, frame(full, until)[key], err_msg=key)
+
+
+def masked(events: Any, row: Any, path: str, bits: npt.NDArray[np.uint8], event: str) -> Any:
+    """What a removal mask does: (a function of size to places that stay, the last place named)."""
+    kind = int(row[f"{path}?"])
+    if kind == 1:
+        start, count = row[f"{path}.Mask"].tolist()
+        gone = np.flatnonzero(mask_of(bits[start & ~7 :].tolist(), start & 7, count)).tolist()
+        assert gone[-1] == count - 1, "a mask ends with the last unit that goes"
+    elif kind in (2, 3):
+        name = {2: "OneIndices", 3: "ZeroIndices"}[kind]
+        start, count = row[f"{path}.{name}"].tolist()
+        gone = events[f"{event}.{path}.{name}"]["value"][start : start + count].tolist()
+    else:
+        return range, -1
+    last = max(gone, default=-1)
+    if kind == 3:
+        return (lambda size: gone), last
+    return (lambda size: [i for i in range(size) if i not in gone]), last
+
+
+def test_selections_contradict_nothing_in_the_files(real_replays: list[Path]) -> None:
+    # A group is what its events say, in order of tags, the dead included. Then no mask ever
+    # reaches beyond its group, and nothing is added that is there already.
+    changes = added = recalled = 0
+    for path in real_replays:
+        try:
+            replay = Replay.open(path)
+            events = replay.events("game", {"SelectionDelta": None, "ControlGroupUpdate": None})
+            born = tracks.follow(replay).tracks if replay.has_stream("tracker") else None
+        except ReplayError:
+            continue
+        data = np.frombuffer(replay.member("replay.game.events") or b"", np.uint8)
+        bits = np.unpackbits(data[:], bitorder="little")
+        delta, update = events["SelectionDelta"], events["ControlGroupUpdate"]
+        tags = events["SelectionDelta.m_delta.m_addUnitTags"]["value"]
+        groups: dict[tuple[int, int], list[int]] = {}
+        states: list[tuple[int, set[int]]] = []
+        rows = sorted([*delta, *update], key=lambda row: int(row["_index"]))
+        for row in rows:
+            user = int(row["_userid"])
+            selection = groups.setdefault((user, 10), [])
+            if "m_controlGroupId" in row.dtype.names:
+                place = user, int(row["m_controlGroupId"])
+                group = groups.setdefault(place, [])
+                stay, last = masked(events, row, "m_delta.m_removeMask", bits, "SelectionDelta")
+                start, count = row["m_delta.m_addUnitTags"].tolist()
+                new = tags[start : start + count].tolist()
+                left = [group[i] for i in stay(len(group))]
+                assert last < len(group) and not set(left) & set(new), (path.name, row)
+                groups[place] = sorted(left + new)
+                changes += 1
+                added += count
+            else:
+                place = user, int(row["m_controlGroupIndex"])
+                group = groups.setdefault(place, [])
+                action = int(row["m_controlGroupUpdate"])
+                stay, last = masked(events, row, "m_mask", bits, "ControlGroupUpdate")
+                assert last < len(group), (path.name, row)
+                left = [group[i] for i in stay(len(group))]
+                if action in (0, 4):
+                    groups[place] = list(selection)
+                elif action in (1, 5):
+                    groups[place] = sorted({*left, *selection})
+                elif action == 2:
+                    groups[user, 10] = left
+                    recalled += 1
+                else:
+                    groups[place] = []
+            if place[1] == 10 or ("m_controlGroupUpdate" in row.dtype.names and action == 2):
+                states.append((user, set(groups[user, 10])))
+        if born is None:
+            continue
+        # The tracks show the same, less the dead.
+        snapshots, ordinals = born.selections
+        known = set(born.unit_tags.tolist())
+        assert len(snapshots) == len(states), path.name
+        for at, (user, tags_now) in enumerate(states):
+            loop, of_user, first, count = snapshots[at].tolist()
+            shown = [int(born.unit_tags[i]) for i in ordinals[first : first + count]]
+            assert of_user == user and set(shown) <= tags_now, (path.name, loop)
+            if at % 50 == 0:
+                living = {int(born.unit_tags[i]) for i in born.at(loop - 1)["unit"]}
+                assert set(shown) == tags_now & living & known, (path.name, loop)
+    assert changes > 15_000 and added > 90_000 and recalled > 4_000
 
 
 def test_player_and_score_are_the_statistics(pysc2_replays: list[Path]) -> None:

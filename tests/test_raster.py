@@ -379,7 +379,7 @@ def small_tracks() -> Tracks:
     users[0] = 1
     return build(
         ops, commands, np.zeros(1, np.uint8), np.zeros(1, np.int32),
-        np.array([1 << 18], np.uint32), np.zeros(1, np.int64), users,
+        np.array([1 << 18], np.uint32), users,
         np.array([0, 1, 0], np.float32), 400,
     )  # fmt: skip
 

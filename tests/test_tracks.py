@@ -42,7 +42,6 @@ def follow(
         np.array(mask_bits or [0], np.uint8),
         np.array(mask_indices or [0], np.int32),
         given_tags,
-        np.zeros(len(given_tags), np.int64),
         users,
         speed,
         end,
@@ -294,6 +293,65 @@ def test_queued_waypoints_stop_and_control_groups() -> None:
     assert at[99] == at[76]
     assert [len(row) for row in (selected_at(tracks, 1)[0], selected_at(tracks, 2)[0])] == [1, 0]
     assert selected_at(tracks, 4)[0] == [tag]
+
+
+def read_bits(bits: list[int], at: int, count: int) -> tuple[int, int]:
+    """s2protocol's `read_bits`: of a byte the low bits come first, of a number the high ones."""
+    value, left = 0, count
+    while left:
+        some = min(left, 8 - at % 8)
+        left -= some
+        value |= sum(bits[at + i] << i for i in range(some)) << left
+        at += some
+    return value, at
+
+
+def write_mask(gone: list[bool], at: int) -> list[int]:
+    """Bits of a stream, rubbish up to `at`, in which `mask_of` finds what is given."""
+    size = at + len(gone)
+    rng = np.random.default_rng(at)
+    bits = rng.integers(0, 2, size + 8).tolist()
+    for i, goes in enumerate(gone):
+        # The one bit that decides: what the reader makes of every single bit being set.
+        (place,) = (p for p in range(at, size) if mask_of(_only(p, size), at, len(gone))[i])
+        bits[place] = int(goes)
+    return bits
+
+
+def _only(place: int, size: int) -> list[int]:
+    return [int(i == place) for i in range(size + 8)]
+
+
+def mask_of(bits: list[int], at: int, count: int) -> list[bool]:
+    """By words of 32 bits, each a number whose bytes, high to low, hold eight units each."""
+    gone: list[bool] = []
+    for start in range(0, count, 32):
+        size = min(32, count - start)
+        word, at = read_bits(bits, at, size)
+        for byte in range(0, size, 8):
+            held = min(8, size - byte)
+            value = word >> max(size - byte - 8, 0)
+            gone += [bool(value >> i & 1) for i in range(held)]
+    return gone
+
+
+@pytest.mark.parametrize("at", [0, 2, 4, 5, 7])
+@pytest.mark.parametrize("count", [1, 3, 7, 8, 9, 13, 16, 31, 32, 33, 37, 41, 63, 64, 70, 100])
+def test_removal_masks_are_words_of_bytes(at: int, count: int) -> None:
+    tags = [(i << 18) + 1 for i in range(1, 111)]
+    gone = np.random.default_rng(count).random(count) < 0.4
+    bits = write_mask(gone.tolist(), at)
+    assert mask_of(bits, at, count) == gone.tolist()
+    ops = np.array([operation(0, BORN, tag >> 18, type=0, owner=1) for tag in tags])
+    commands = np.array(
+        [
+            order(0, SELECT, add_count=len(tags)),
+            order(1, SELECT, mask_kind=1, mask_start=at, mask_count=count),
+        ]
+    )
+    tracks = follow(ops, 9, commands, tags[::-1], mask_bits=bits)
+    left = [tag for i, tag in enumerate(tags) if i >= count or not gone[i]]
+    assert sorted(selected_at(tracks, 5)[0]) == left
 
 
 def test_the_last_loop_shows_who_lives() -> None:

@@ -30,7 +30,6 @@ def build(
     mask_bits: npt.NDArray[np.uint8],
     mask_indices: npt.NDArray[np.int32],
     tags: npt.NDArray[np.uint32],
-    keys: npt.NDArray[np.int64],
     owner_of_user: npt.NDArray[np.int8],
     speed: npt.NDArray[np.float32],
     end: int,

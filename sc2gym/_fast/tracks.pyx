@@ -10,7 +10,7 @@ Nothing at a loop depends on anything later, and commands count from the loop af
 from libc.math cimport ceil, fabs, sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 import numpy as np
 
@@ -114,8 +114,10 @@ cdef struct Unit:
     float[MAX_QUEUE] queue_y
 
 cdef struct Group:
+    # In order of tags, by places in which masks name units. The dead stay until a mask names
+    # them (so it is in all of the real replays: no mask then reaches beyond its group, and
+    # nothing is added that is there already).
     int32_t count
-    int64_t[MAX_SELECTION] key  # order of the selection, which removal masks refer to
     uint32_t[MAX_SELECTION] tag
 
 cdef struct State:
@@ -331,43 +333,52 @@ cdef void _correct(State* s, Unit* u, float x, float y) noexcept nogil:
         _head(s, u, to_x, to_y)
 
 
-cdef void _remove(Group* g, int kind, const uint8_t* bits, const int32_t* indices, int count
+cdef inline int64_t _bit_of(int64_t start, int count, int i) noexcept nogil:
+    # Where in the stream the bit of the i-th unit is. The game writes a mask in words of 32
+    # bits, each as bytes with the first unit in the lowest bit, the last byte being of what bits
+    # are left; and a word as any number: highest bits first, as many as the byte under way has
+    # room for. It ends with the last unit that goes.
+    cdef int64_t a = start + (i & ~31)
+    cdef int n = min(32, count - (i & ~31))
+    cdef int place = max(n - 8 * ((i & 31) // 8 + 1), 0) + (i & 7)  # in the word, 0 is lowest
+    cdef int head = min(n, 8 - <int>(a & 7))
+    cdef int rest = n - head, m
+    if place >= rest:
+        return a + place - rest
+    m = (rest - 1 - place) // 8
+    return a + head + 8 * m + place - max(rest - 8 * (m + 1), 0)
+
+
+cdef void _remove(Group* g, const CommandOp* op, const uint8_t* bits, const int32_t* indices
                   ) noexcept nogil:
     # Takes out what a removal mask names: 1 by a bit each, 2 by index, 3 all but by index.
     cdef uint8_t[MAX_SELECTION] gone
     cdef int i, kept = 0
-    if kind == 0:
+    if op.mask_kind == 0 or g.count == 0:
         return
-    memset(gone, kind == 3, sizeof(gone))
-    if kind == 1:
-        for i in range(min(count, MAX_SELECTION)):
-            gone[i] = bits[i]
+    memset(gone, op.mask_kind == 3, g.count)
+    if op.mask_kind == 1:
+        for i in range(min(op.mask_count, g.count)):
+            gone[i] = bits[_bit_of(op.mask_start, op.mask_count, i)]
     else:
-        for i in range(count):
-            if 0 <= indices[i] < MAX_SELECTION:
-                gone[indices[i]] = kind == 2
+        for i in range(op.mask_start, op.mask_start + op.mask_count):
+            if 0 <= indices[i] < g.count:
+                gone[indices[i]] = op.mask_kind == 2
     for i in range(g.count):
         if not gone[i]:
-            g.key[kept] = g.key[i]
             g.tag[kept] = g.tag[i]
             kept += 1
     g.count = kept
 
 
-cdef void _add(Group* g, uint32_t tag, int64_t key) noexcept nogil:
+cdef void _add(Group* g, uint32_t tag) noexcept nogil:
     # Keeps the group in order, each tag once.
-    cdef int i, at
-    for i in range(g.count):
-        if g.tag[i] == tag:
-            return
-    if g.count >= MAX_SELECTION:
-        return
-    at = g.count
-    while at > 0 and (g.key[at - 1] > key or (g.key[at - 1] == key and g.tag[at - 1] > tag)):
-        g.key[at] = g.key[at - 1]
-        g.tag[at] = g.tag[at - 1]
+    cdef int at = g.count
+    while at > 0 and g.tag[at - 1] > tag:
         at -= 1
-    g.key[at] = key
+    if g.count >= MAX_SELECTION or (at > 0 and g.tag[at - 1] == tag):
+        return
+    memmove(&g.tag[at + 1], &g.tag[at], (g.count - at) * sizeof(g.tag[0]))
     g.tag[at] = tag
     g.count += 1
 
@@ -450,30 +461,27 @@ cdef inline void _copy(Group* into, const Group* group) noexcept nogil:
     if into == group:
         return
     into.count = group.count
-    memcpy(into.key, group.key, group.count * sizeof(group.key[0]))
     memcpy(into.tag, group.tag, group.count * sizeof(group.tag[0]))
 
 
 cdef void _select(State* s, const CommandOp* op, const uint8_t* bits, const int32_t* indices,
-                  const uint32_t* tags, const int64_t* keys) noexcept nogil:
+                  const uint32_t* tags) noexcept nogil:
     cdef Group* selection = &s.groups[op.user * NUM_GROUPS + SELECTION]
     cdef Group* g = &s.groups[op.user * NUM_GROUPS + op.group]
     cdef int i
-    cdef const uint8_t* mask_bits = bits + op.mask_start if op.mask_kind == 1 else NULL
-    cdef const int32_t* mask_indices = indices + op.mask_start if op.mask_kind > 1 else NULL
     if op.kind == SELECT:
-        _remove(g, op.mask_kind, mask_bits, mask_indices, op.mask_count)
+        _remove(g, op, bits, indices)
         for i in range(op.add_start, op.add_start + op.add_count):
-            _add(g, tags[i], keys[i])
+            _add(g, tags[i])
     elif op.action in (0, 4):           # set, or set and steal
         _copy(g, selection)
     elif op.action in (1, 5):           # append, or append and steal
-        _remove(g, op.mask_kind, mask_bits, mask_indices, op.mask_count)
+        _remove(g, op, bits, indices)
         for i in range(selection.count):
-            _add(g, selection.tag[i], selection.key[i])
-    elif op.action == 2:                # recall
-        _remove(g, op.mask_kind, mask_bits, mask_indices, op.mask_count)
+            _add(g, selection.tag[i])
+    elif op.action == 2:                # recall; the group stays as it is
         _copy(selection, g)
+        _remove(selection, op, bits, indices)
     elif op.action == 3:                # clear
         g.count = 0
     if op.group == SELECTION or op.action == 2:
@@ -481,7 +489,7 @@ cdef void _select(State* s, const CommandOp* op, const uint8_t* bits, const int3
 
 
 def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] mask_bits,
-          const int32_t[::1] mask_indices, const uint32_t[::1] tags, const int64_t[::1] keys,
+          const int32_t[::1] mask_indices, const uint32_t[::1] tags,
           const int8_t[::1] owner_of_user, const float[::1] speed, int32_t end):
     """Follows a game through its events.
 
@@ -489,7 +497,7 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
         ops: Tracker operations (dtype `OP`), loops ascending.
         commands: Selections, control groups and commands (dtype `COMMAND_OP`), loops ascending.
         mask_bits, mask_indices: What removal masks name; a command has a run of one of them.
-        tags, keys: Units added to a group and their places in its order.
+        tags: Units added to a group.
         owner_of_user: (16,) player id of each user, 0 for those who do not play.
         speed: Cells a loop by unit type; 0 does not move by itself.
         end: The game's last loop; units alive then have segments that cover it.
@@ -504,7 +512,7 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
         raise ValueError(f"end must be 0 to {MAX_LOOP}, not {end}")
     if owner_of_user.shape[0] != NUM_USERS:
         raise ValueError(f"owner_of_user must have {NUM_USERS} entries")
-    _check(ops, commands, mask_bits, mask_indices, tags, keys, speed)
+    _check(ops, commands, mask_bits, mask_indices, tags, speed)
     memset(&s, 0, sizeof(s))
     s.speed = &speed[0]
     s.end = end
@@ -529,8 +537,7 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
                     if commands[j].kind == COMMAND:
                         _command(&s, &commands[j], owner_of_user[commands[j].user])
                     else:
-                        _select(&s, &commands[j], &mask_bits[0], &mask_indices[0], &tags[0],
-                                &keys[0])
+                        _select(&s, &commands[j], &mask_bits[0], &mask_indices[0], &tags[0])
                     j += 1
             for i in range(s.num_units):
                 u = &s.units[i]
@@ -549,14 +556,11 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
 
 
 cdef _check(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] mask_bits,
-            const int32_t[::1] mask_indices, const uint32_t[::1] tags, const int64_t[::1] keys,
-            const float[::1] speed):
+            const int32_t[::1] mask_indices, const uint32_t[::1] tags, const float[::1] speed):
     # Everything the kernels index by, once, so that they need not look again.
     cdef Py_ssize_t i, masks
-    if keys.shape[0] != tags.shape[0] or not tags.shape[0]:
-        raise ValueError("tags and keys must be alike and not empty")
-    if not (mask_bits.shape[0] and mask_indices.shape[0]):
-        raise ValueError("masks must not be empty")
+    if not (tags.shape[0] and mask_bits.shape[0] and mask_indices.shape[0]):
+        raise ValueError("tags and masks must not be empty")
     for i in range(ops.shape[0]):
         if not (0 <= ops[i].type < speed.shape[0] and 0 <= ops[i].owner <= MAX_OWNER):
             raise ValueError(f"operation {i}: no such type or owner")
