@@ -16,6 +16,7 @@ import io
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -316,7 +317,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _append(index: BinaryIO, line: dict[str, Any]) -> None:
-    text = json.dumps(line).encode() + b"\n"
+    text = json.dumps({**line, "crc32": _crc32(line)}).encode() + b"\n"
     size = index.seek(0, os.SEEK_END)
     if size:
         index.seek(size - 1)
@@ -325,6 +326,10 @@ def _append(index: BinaryIO, line: dict[str, Any]) -> None:
     index.write(text)
     index.flush()
     os.fsync(index.fileno())
+
+
+def _crc32(line: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(line).encode())
 
 
 def _index(folder: Path) -> list[dict[str, Any]]:
@@ -337,10 +342,11 @@ def _index(folder: Path) -> list[dict[str, Any]]:
     for line in text.splitlines():
         try:
             values = json.loads(line)
-            name = values["file"]
-            whole = isinstance(values["bytes"], int) and isinstance(values["blake2b"], str)
+            whole = values.pop("crc32") == _crc32(values)
+            name, nbytes, digest = (values[key] for key in ("file", "bytes", "blake2b"))
         except DAMAGE:
             continue
+        whole = whole and isinstance(nbytes, int) and isinstance(digest, str)
         # A name that leads elsewhere was never written here.
         if whole and isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", name):
             lines[name] = values

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,45 @@ def test_bad_replays_are_skipped_and_named(tmp_path, capsys):
     assert "0 episodes, 0.0 MB, 2 were there already" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:skipped")
+def test_replays_cut_off_and_flipped_anywhere(tmp_path):
+    data = SAMPLE.read_bytes()
+    generator = random.Random(8)
+    for part in range(20):
+        (tmp_path / f"cut-{part}.SC2Replay").write_bytes(data[: len(data) * part // 20])
+        flipped = bytearray(data)
+        flipped[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+        (tmp_path / f"flipped-{part}.SC2Replay").write_bytes(flipped)
+    (tmp_path / "good.SC2Replay").write_bytes(data)
+    result = export(tmp_path, tmp_path / "out", **SMALL)
+    back = Exported(tmp_path / "out")
+    assert result.written == len(back) == len(list(back))
+    names = {each["replay"] for each in back.episodes}
+    assert "good.SC2Replay" in names and not any(name.startswith("cut") for name in names)
+    skipped = {Path(name).name for name, _ in result.skipped}
+    assert skipped | names == {path.name for path in tmp_path.glob("*.SC2Replay")}
+
+
+def test_the_index_cut_off_and_flipped_anywhere(tmp_path):
+    export([SAMPLE, OTHER], tmp_path, **SMALL)
+    index = tmp_path / "episodes.jsonl"
+    data = index.read_bytes()
+    generator = random.Random(9)
+    damaged = [data[: len(data) * part // 20] for part in range(20)]
+    for _ in range(20):
+        flipped = bytearray(data)
+        flipped[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+        damaged.append(bytes(flipped))
+    damaged += [b"\xff\xfe\n" + data, b"[" * 100000 + b"\n" + data, b"1\n[]\nnull\n" + data]
+    for each in damaged:
+        index.write_bytes(each)
+        back = Exported(tmp_path)
+        for number in range(len(back)):
+            back[number]  # what it lists is whole
+        export([SAMPLE, OTHER], tmp_path, **SMALL)
+        assert len(list(Exported(tmp_path))) == 4
+
+
 @pytest.mark.parametrize(
     "name",
     ["../../etc/x", "..", ".", "", "/etc/passwd", "a\\..\\..\\b", "\0", "a/b/../c\n", "-rf",
@@ -281,7 +321,9 @@ def test_replays_that_would_escape_are_written_inside(tmp_path, monkeypatch):
     (tmp_path / "in" / "secret.npz").write_bytes(b"x")
     with open(out / "episodes.jsonl", "a") as index:
         for file in ("../secret.npz", "/etc/passwd", ".", "..", ".x", "a/b", ""):
-            index.write(json.dumps({"file": file, "bytes": 1, "blake2b": ""}) + "\n")
+            line = {"file": file, "bytes": 1, "blake2b": ""}
+            line["crc32"] = zlib.crc32(json.dumps(line).encode())
+            index.write(json.dumps(line) + "\n")
     assert len(Exported(out)) == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 import subprocess
@@ -327,3 +328,79 @@ def test_recordings_have_entries_of_their_own(tmp_path, monkeypatch):
         monkeypatch.setattr(library, "name", lambda index, path=path: str(path))
         keys.add(feature_cache._key(library, 0, layout))
     assert len(keys | {plain}) == 3
+
+
+# What else holds features
+
+
+def test_pysc2s_named_arrays_come_back_equal_from_a_pickle_here_and_elsewhere(data_dir, tmp_path):
+    pytest.importorskip("pysc2", reason="needs the extra `game`")
+    from sc2gym.features import as_named_arrays
+    from sc2gym.observation import decode_game_info
+
+    folder = data_dir / "observations" / "maps"
+    infos = sorted(folder.glob("*.ResponseGameInfo.pb"))
+    assert infos
+    for number, path in enumerate(infos):
+        data = Path(str(path).replace("GameInfo", "Observation")).read_bytes()
+        named = as_named_arrays(
+            data,
+            decode_game_info(path.read_bytes()),
+            use_unit_counts=True,
+            use_camera_position=True,
+        )
+        copies = [pickle.loads(pickle.dumps(named, protocol)) for protocol in range(2, 6)]
+        for again in copies:
+            assert type(again) is type(named) and list(again) == list(named)
+            for key, value in named.items():
+                assert type(again[key]) is type(value), key
+                if isinstance(value, str):
+                    assert again[key] == value
+                    continue
+                assert again[key].dtype == value.dtype
+                np.testing.assert_array_equal(again[key], value, key)
+                assert getattr(again[key], "_index_names", None) == getattr(
+                    value, "_index_names", None
+                )
+            assert again.raw_units[0].unit_type == named.raw_units[0].unit_type
+            assert again.player.minerals == named.player.minerals
+        if number == 0:
+            kept = tmp_path / "named.pickle"
+            kept.write_bytes(pickle.dumps(named))
+            code = (
+                "import pickle, sys\n"
+                "named = pickle.load(open(sys.argv[1], 'rb'))\n"
+                "print(named.player.minerals, named.raw_units[3].x, named['map_name'])"
+            )
+            done = subprocess.run(
+                [sys.executable, "-W", "error::SyntaxWarning", "-c", code, str(kept)],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                text=True,
+            )
+            assert done.stderr == ""
+            want = f"{named.player.minerals} {named.raw_units[3].x} {named['map_name']}"
+            assert done.stdout.strip() == want
+
+
+def test_dictionaries_of_features_come_back_equal_from_a_pickle(library, tmp_path):
+    env = sc2gym.SC2ReplayEnv(SAMPLE, observe=ALL)
+    vector = sc2gym.SC2ReplayVectorEnv(SAMPLE, num_envs=2, observe=ALL)
+    seen, info = env.reset(seed=0)
+    seen_by_all, infos = vector.reset(seed=0)
+    vector.close()
+    for value in (
+        seen,
+        info,
+        seen_by_all,
+        infos,
+        library.features(0, observe=ALL),
+        library.features(0, observe=ALL, cache_dir=tmp_path),
+        library.features(0, observe=ALL, cache_dir=tmp_path),
+    ):
+        for protocol in range(2, 6):
+            again = pickle.loads(pickle.dumps(value, protocol))
+            assert list(again) == list(value)
+            for key in value:
+                np.testing.assert_array_equal(again[key], value[key], key)
+                assert getattr(again[key], "dtype", None) == getattr(value[key], "dtype", None)
