@@ -329,8 +329,11 @@ class _Selections:
             at = int(np.searchsorted(segments["begin"], loop, "right")) - 1
             if at >= 0:
                 here = segments[at]
-                since = loop - int(here["begin"])
-                places.append((here["x"] + here["vx"] * since, here["y"] + here["vy"] * since))
+                since = min(loop - int(here["begin"]), int(here["moving"]))
+                # Places are in 64ths of a cell, velocities in 8192ths a loop.
+                places.append(
+                    [int(here[axis]) / 64 + int(here[f"v{axis}"]) / 8192 * since for axis in "xy"]
+                )
                 structure |= bool(vocabulary.unit_types().is_structure[here["type"]])
         tags = np.array([self._tags[unit] for unit in units], np.int64)
         return _Chosen(tags, np.array(places, np.float64).reshape(-1, 2), structure)
