@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,6 +78,8 @@ def test_every_command_has_help(command, capsys):
         (["play"], "required: FILE"),
         (["play", "x", "--speed", "fast"], "'fast' is not a number above 0"),
         (["play", "x", "--speed", "nan"], "'nan' is not a number above 0"),
+        (["play", "x", "--speed", "1e300"], "and 10,000 at most"),
+        (["demo", "--seed", "-1"], "'-1' is not a whole number, 0 or more"),
         (["play", "x", "--step-mul", "0"], "'0' is not a whole number above 0"),
         (["play", "x", "--from", "1:x"], "'1:x' is not a time: 1:30, or 90 seconds"),
         (["play", "x", "--size", "10"], "'10' is not a size"),
@@ -130,6 +133,21 @@ def test_a_file_that_is_not_there(command, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == "" and "missing.SC2Replay" in err and "no such file" in err.lower()
     assert "Traceback" not in err
+
+
+def test_info_is_of_replays_and_passes_recordings_over(tmp_path, capsys):
+    shutil.copy(SAMPLE, tmp_path / "game.SC2Replay")
+    (tmp_path / "game-p1.SC2Recording").write_bytes(b"ARROW1")
+    assert cli.main(["info", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "game.SC2Replay" in out and "recordings left out: 1 of 2 files" in err
+    assert cli.main(["info", str(tmp_path / "game-p1.SC2Recording")]) == 1
+    assert "nothing but recordings" in capsys.readouterr().err
+
+
+def test_play_takes_a_file(tmp_path, capsys):
+    assert cli.main(["play", str(tmp_path)]) == 1
+    assert "is a folder: play takes one file of it" in capsys.readouterr().err
 
 
 def test_a_folder_without_replays(tmp_path, capsys):
@@ -275,7 +293,7 @@ def test_play_shows_a_window(monkeypatch, capsys):
     [
         (["--player", "7"], "there is no player 7: the replay has 1 ("),
         (["--from", "9:00:00"], "nothing to show from 9:00:00 on: the game lasts"),
-        (["--from", "2:00", "--to", "1:00"], "nothing to show from 2:00 on"),
+        (["--from", "2:00", "--to", "1:00"], "--to 1:00 comes before --from 2:00"),
     ],
 )
 def test_play_of_what_is_not_there(options, said, tmp_path, capsys):

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--replays", nargs="+", metavar="PATH", help="replays or folders, instead of the samples")
     add("--num-envs", type=count, default=16, metavar="N", help="environments in a batch (16)")
     add("--steps", type=count, default=4000, metavar="N", help="steps of each (4000)")
-    add("--seed", type=int, default=0, help="which replays come when (0)")
+    add("--seed", type=_seed, default=0, metavar="N", help="which replays come when (0)")
     add("--out", type=Path, default=Path("demo"), metavar="DIR", help="folder to write to (demo)")
 
 
@@ -176,3 +176,9 @@ def _busiest(sides: tuple[Episode, ...]) -> int:
     gained = total[4:] - total[:-4] if shortest >= 40 else np.diff(total)
     opening = len(gained) // 10
     return int(np.argmax(gained[opening:])) + opening + 2
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)

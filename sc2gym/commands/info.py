@@ -15,6 +15,7 @@ from ..errors import ReplayError
 from ..library import find
 from ..progress import clock, track
 from ..protocol import STREAMS
+from ..recording import SUFFIX
 from ..replay import Replay
 
 DESCRIPTION = """
@@ -51,7 +52,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table; 1 if a file could not be read."""
     facts, failures = [], 0
-    for source in track(find(arguments.replays), "reading", unit="replays"):
+    found = find(arguments.replays)
+    replays = [each for each in found if not str(each).lower().endswith(SUFFIX.lower())]
+    if not replays:
+        raise ValueError("nothing but recordings there, and info reads replays")
+    if len(replays) < len(found):
+        # They may well lie beside the replays: environments look for them there.
+        print(
+            f"sc2gym: recordings left out: {len(found) - len(replays):,} of {len(found):,} files",
+            file=sys.stderr,
+        )
+    for source in track(replays, "reading", unit="replays"):
         try:
             each = describe(Replay.open(source))
         except ReplayError as error:

@@ -33,6 +33,9 @@ A window and MP4 need the extra `video`: pip install "sc2gym[video]"
 """
 
 
+_MOST_SPEED = 10_000  # an hour's game in the blink of an eye
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sc2gym play`."""
     add = parser.add_argument
@@ -127,6 +130,8 @@ def _steps(episode: Episode, begin: float, end: float) -> tuple[int, int]:
     first, last = (int(seconds.searchsorted(at)) for at in (begin, end))
     last = min(last + 1, len(seconds))
     if first >= last:
+        if end <= begin:
+            raise ValueError(f"--to {clock(end)} comes before --from {clock(begin)}")
         length = clock(float(seconds[-1]))
         raise ValueError(f"nothing to show from {clock(begin)} on: the game lasts {length}")
     return first, last
@@ -144,8 +149,10 @@ def _positive(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    if not 0 < value <= _MOST_SPEED:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number above 0, and {_MOST_SPEED:,} at most"
+        )
     return value
 
 
