@@ -527,3 +527,31 @@ def test_replays_from_memory(tmp_path):
     export([SAMPLE.read_bytes()], tmp_path, **SMALL)
     for episode in Exported(tmp_path):
         assert_same_as_env(episode, SAMPLE.read_bytes(), **SMALL)
+
+
+def test_recordings_are_exported_and_kept_like_replays(data_dir, tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra `recordings`")
+    pytest.importorskip("pysc2", reason="needs the extra `game`")
+    from test_recorded_episode import LOOPS, write
+
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    recording = write(folder / "game.SC2Recording", data_dir / "observations", LOOPS[:40])
+    for format in FORMATS:
+        export(recording, tmp_path / format, format=format, observe=ALL)
+        (episode,) = Exported(tmp_path / format)
+        assert episode.info["source"] == "recording"
+        assert_same_as_env(episode, recording, observe=ALL)
+    library = sc2gym.Library(recording)
+    for step in (0, len(episode), 0):
+        kept = library.features(0, step=step, observe=ALL, cache_dir=tmp_path / "cache")
+        for key in ALL:
+            np.testing.assert_array_equal(kept[key], episode.observations[key][step])
+    # Damaged in the middle: found when its frames are read.
+    data = bytearray(recording.read_bytes())
+    data[len(data) // 2] ^= 255
+    damaged = tmp_path / "damaged.SC2Recording"
+    damaged.write_bytes(data)
+    with pytest.warns(UserWarning, match=r"skipped .*damaged\.SC2Recording"):
+        result = export([damaged, SAMPLE], tmp_path / "both", **SMALL)
+    assert result.written == 2 and len(result.skipped) == 1
