@@ -61,6 +61,8 @@ class Episode:
         loops_per_second: Game loops a second of real time.
         commands: How many commands the player gave, repeats included.
         unmapped_commands: How many of them have no raw function.
+        bad_unit_ids: How many tracker events name a unit that does not live then, and so were
+            skipped.
         nbytes: Bytes of memory, with what it shares with the other sides.
     """
 
@@ -80,6 +82,7 @@ class Episode:
     loops_per_second: float
     commands: int
     unmapped_commands: int
+    bad_unit_ids: int
     nbytes: int
     _origin: tuple[dict[str, Any], StepMul] = field(repr=False)
 
@@ -126,7 +129,11 @@ class Episode:
 
 
 def episodes(
-    replay: Replay, players: str | int = "both", step_mul: StepMul = 8
+    replay: Replay,
+    players: str | int = "both",
+    step_mul: StepMul = 8,
+    *,
+    on_bad_ids: Literal["skip", "raise"] = "skip",
 ) -> tuple[Episode, ...]:
     """The episodes of a replay, which share what is decoded.
 
@@ -135,6 +142,8 @@ def episodes(
         players: "both" for every playing side, a player id, "winner" or "loser".
         step_mul: Game loops a step, or "actions" for a step at every loop where the player
             acted, as pysc2's replay agents step.
+        on_bad_ids: What to do about tracker events of units that were never born or are dead:
+            "skip" them (`Episode.bad_unit_ids` counts them), or "raise".
 
     Raises:
         ReplayError: A replay that cannot be used.
@@ -145,9 +154,11 @@ def episodes(
         not isinstance(step_mul, str) and step_mul < 1
     ):
         raise ValueError(f'step_mul must be a number of loops or "actions", not {step_mul!r}')
+    if on_bad_ids not in ("skip", "raise"):
+        raise ValueError(f'on_bad_ids must be "skip" or "raise", not {on_bad_ids!r}')
     if not chosen:
         return ()
-    game = tracks.follow(replay)
+    game = tracks.follow(replay, on_bad_ids=on_bad_ids)
     active = set(game.tracker["PlayerStats"]["m_playerId"].tolist())
     found = [_episode(replay, game, p, step_mul) for p in chosen if p.player_id in active]
     if not found:
@@ -220,6 +231,7 @@ def _episode(replay: Replay, game: tracks.Game, player: Player, step_mul: StepMu
         loops_per_second=replay.loops_per_second,
         commands=len(own),
         unmapped_commands=int(np.count_nonzero(functions == vocabulary.UNKNOWN)),
+        bad_unit_ids=game.tracks.bad_references,
         nbytes=game.tracks.nbytes + source.nbytes + sum(array.nbytes for array in arrays),
         _origin=(replay.__getstate__(), step_mul),
     )

@@ -156,6 +156,7 @@ def episode(recording: Recording, step_mul: StepMul = 8) -> RecordedEpisode:
         loops_per_second=info.loops_per_second,
         commands=len(loops),
         unmapped_commands=int(np.count_nonzero(functions == vocabulary.UNKNOWN)),
+        bad_unit_ids=0,
         nbytes=recording.nbytes + sum(array.nbytes for array in arrays),
         _origin=(recording.path, step_mul),  # type: ignore[arg-type]
     )

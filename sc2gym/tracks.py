@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from sc2gym import vocabulary
 from sc2gym._fast import tracks as kernel
 from sc2gym._fast.tracks import COMMAND_OP, OP, Tracks
 from sc2gym.columns import NULL
-from sc2gym.errors import UnsupportedReplayError
+from sc2gym.errors import ReplayError, UnsupportedReplayError
 from sc2gym.protocol import Stream
 from sc2gym.replay import Replay
 
@@ -134,16 +134,21 @@ class Game:
     unknown_types: int
 
 
-def follow(replay: Replay, *, movement: bool = True) -> Game:
+def follow(
+    replay: Replay, *, movement: bool = True, on_bad_ids: Literal["skip", "raise"] = "skip"
+) -> Game:
     """Follows a game through its events.
 
     Args:
         replay: With tracker events, so of version 2.0.8 or later.
         movement: False leaves units standing between the positions that the file gives.
+        on_bad_ids: What to do about events of units that were never born or are dead: "skip"
+            them (`Game.tracks.bad_references` counts them), or "raise".
 
     Raises:
         UnsupportedReplayError: No tracker events, or an absurd length.
         CorruptReplayError: A damaged stream.
+        ReplayError: Bad unit ids, if so chosen.
     """
     if not replay.has_stream("tracker"):
         raise UnsupportedReplayError(
@@ -168,6 +173,11 @@ def follow(replay: Replay, *, movement: bool = True) -> Game:
         tracks = kernel.build(ops, *_orders(replay, game, commands, end), users, speed, end)
     except ValueError as error:
         raise UnsupportedReplayError(str(error), name=replay.name) from error
+    if on_bad_ids == "raise" and tracks.bad_references:
+        raise ReplayError(
+            f"{tracks.bad_references} tracker events of units that do not live then",
+            name=replay.name,
+        )
     return Game(tracks, commands, tracker, game, _map_size(replay, ops), end, unknown_types)
 
 
@@ -371,7 +381,6 @@ def _orders(
     npt.NDArray[np.uint8],
     npt.NDArray[np.int32],
     npt.NDArray[np.uint32],
-    npt.NDArray[np.int64],
 ]:
     """The kernel's view of selections, control groups and commands."""
     delta, group = events["SelectionDelta"], events["ControlGroupUpdate"]

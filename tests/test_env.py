@@ -270,7 +270,11 @@ def test_actions_that_are_none(action: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"replay": "x"}, TypeError, "unexpected keyword argument 'replay'; did you mean 'replays'"),
+        (
+            {"replay": "x"},
+            TypeError,
+            "unexpected keyword argument 'replay'; did you mean 'replays'",
+        ),
         ({"num_envs": 3}, TypeError, "unexpected keyword argument 'num_envs'"),
         ({"observe": "minmap"}, ValueError, "minimap"),
         ({"observe": ["minimap", "unit"]}, ValueError, "units"),

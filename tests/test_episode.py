@@ -277,7 +277,31 @@ def test_without_tracker_events_there_is_no_episode(data_dir: Path) -> None:
         episodes(Replay.open(path))
 
 
-def test_bad_unit_ids_are_counted_and_rewinds_survived(data_dir: Path) -> None:
+def test_bad_unit_ids_are_skipped_or_raised_as_the_caller_chose(data_dir: Path) -> None:
+    replay = Replay.open(data_dir / "replays/tricky/2.0.11.26825-bad-unit-ids.SC2Replay")
+    born = set()
+    bad = 0
+    for _, event, _, tag, _, _ in life(replay):
+        if event in ("UnitBorn", "UnitInit"):
+            born = {other for other in born if other >> 18 != tag >> 18} | {tag}
+        elif tag not in born:
+            bad += 1
+        elif event == "UnitDied":
+            born.remove(tag)
+    sides = episodes(replay)
+    assert {side.bad_unit_ids for side in sides} == {tracks.follow(replay).tracks.bad_references}
+    assert sides[0].bad_unit_ids >= bad and sides[0].bad_unit_ids > 0
+    with pytest.raises(ReplayError, match=r"\d+ tracker events of units") as caught:
+        episodes(replay, on_bad_ids="raise")
+    assert "bad-unit-ids" in str(caught.value)
+    with pytest.raises(ValueError, match="on_bad_ids must be"):
+        episodes(replay, on_bad_ids="ignore")  # type: ignore[arg-type]
+    sound = Replay.open(data_dir / "replays/pysc2/replay_09.SC2Replay")
+    (side,) = episodes(sound, 1, on_bad_ids="raise")
+    assert side.bad_unit_ids == 0
+
+
+def test_rewinds_and_bad_unit_ids_are_survived(data_dir: Path) -> None:
     tricky = data_dir / "replays/tricky"
     for name in ("2.0.11.26825-bad-unit-ids", "2.1.3.28667-loop-rewind"):
         for episode in episodes(Replay.open(tricky / f"{name}.SC2Replay")):
