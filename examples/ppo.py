@@ -263,8 +263,11 @@ class Curve:
                 # The last line may be half written.
                 rows = [row for row in islice(csv.reader(file), 1, None) if len(row) > 1]
                 kept = [row for row in rows if int(row[0]) <= done]
-        with path.open("w", newline="") as file:
+        # Beside and renamed: killed at this moment, it must not lose what is there.
+        beside = path.with_suffix(".new")
+        with beside.open("w", newline="") as file:
             csv.writer(file).writerows([columns, *kept])
+        beside.replace(path)
 
     def add(self, update: int, *values: float) -> None:
         """One line, there at once."""
