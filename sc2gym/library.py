@@ -351,7 +351,7 @@ class Library:
                 if len(episode) < 1:
                     raise UnsupportedReplayError("nothing to step through", name=file.name)
                 return episode
-        raise ReplayError(f"player {player_id} has no episode", name=file.name)
+        raise ReplayError(f"player {player_id} has no statistics, so no episode", name=file.name)
 
     def features(
         self,
