@@ -10,6 +10,7 @@ import bz2
 import io
 import struct
 import zlib
+from functools import lru_cache
 from itertools import pairwise
 
 import mpyq
@@ -56,6 +57,9 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
             super().__init__(io.BytesIO(data), listfile=False)
         except struct.error as error:
             raise CorruptReplayError(len(data), "the archive's header is cut short") from error
+
+    def _hash(self, string: str, hash_type: str) -> int:
+        return _hash(string, hash_type)
 
     def read_table(self, table_type: str) -> list[tuple[int, ...]]:
         """The hash or block table, if the file can hold it."""
@@ -146,6 +150,13 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
         if kind == 16:
             return bz2.BZ2Decompressor().decompress(body, size + 1)
         raise ValueError(f"compression {kind} is not used in replays")
+
+
+@lru_cache(maxsize=256)
+def _hash(string: str, hash_type: str) -> int:
+    # Every replay has the same few members, and mpyq hashes a name letter by letter.
+    value: int = mpyq.MPQArchive._hash(mpyq.MPQArchive, string, hash_type)
+    return value
 
 
 def _not_a_replay(data: bytes) -> str:

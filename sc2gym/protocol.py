@@ -17,7 +17,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -110,7 +110,8 @@ def load_table(build: int) -> dict[str, Any]:
     }
 
 
-def candidates(build: int, stream: Stream | None, policy: BuildPolicy) -> list[int]:
+@lru_cache(maxsize=1024)
+def candidates(build: int, stream: Stream | None, policy: BuildPolicy) -> tuple[int, ...]:
     """The builds whose tables may fit a file of `build`, best first.
 
     Args:
@@ -138,7 +139,7 @@ def candidates(build: int, stream: Stream | None, policy: BuildPolicy) -> list[i
             f"s2protocol has no {table} for build {build}"
             + (' (builds="nearest" tries a neighbour\'s)' if policy == "strict" else "")
         )
-    return near
+    return tuple(near)
 
 
 # The tracker stream came with 2.0.8; the first table that declares it is of build 26490.

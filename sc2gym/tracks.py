@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from sc2gym import vocabulary
+from sc2gym._fast import merge
 from sc2gym._fast import tracks as kernel
-from sc2gym._fast.tracks import COMMAND_OP, OP, Tracks
+from sc2gym._fast.tracks import Tracks
 from sc2gym.columns import NULL
 from sc2gym.errors import ReplayError, UnsupportedReplayError
 from sc2gym.protocol import Stream
@@ -25,9 +27,10 @@ _FIRST_FINE_BUILD = 27950
 # The tracker stream rounds positions down to whole cells; half a cell is the best guess.
 _HALF = 0.5
 
-_BORN, _INIT, _DONE, _DIED, _OWNER, _TYPE, _POSITION = range(7)
-_SELECT, _GROUP, _COMMAND = range(3)
-_NONE, _POINT, _UNIT = range(3)
+# In the order of the kernel's kinds of operations.
+_UNIT_EVENTS = (
+    "UnitBorn", "UnitInit", "UnitDone", "UnitDied", "UnitOwnerChange", "UnitTypeChange",
+)  # fmt: skip
 
 _TAG = ["m_unitTagIndex", "m_unitTagRecycle"]
 _PLACE = ["m_x", "m_y"]
@@ -88,9 +91,10 @@ class Commands:
     """Every command of the game, repeats included, in order.
 
     Attributes:
+        given: All but the functions as one structured array, of which the rest are columns.
+        function: int32 (n,), raw function ids.
         game_loop: int32 (n,).
         user: int16 (n,).
-        function: int32 (n,), raw function ids.
         ability_link, ability_index: int64 (n,), as the game stream has them; NULL for none.
         target: int8 (n,), 0 none, 1 point, 2 unit, 3 other data.
         x, y: float32 (n,), where the target is, in cells from the bottom left; NaN for none.
@@ -99,9 +103,10 @@ class Commands:
         index: int64 (n,), place in the game stream.
     """
 
+    given: npt.NDArray[np.void]
+    function: npt.NDArray[np.int32]
     game_loop: npt.NDArray[np.int32]
     user: npt.NDArray[np.int16]
-    function: npt.NDArray[np.int32]
     ability_link: npt.NDArray[np.int64]
     ability_index: npt.NDArray[np.int64]
     target: npt.NDArray[np.int8]
@@ -120,6 +125,8 @@ class Game:
         tracks: The units.
         commands: Who ordered what.
         tracker, game: The events that the sides' step functions come from.
+        losses: int32 (n, 4) of (loop, x, y, owner): the units that died; owner -1 where the file
+            does not say which unit it was.
         map_size: (width, height) in cells.
         end: The game's last loop.
         unknown_types: How many births and morphs were of a type the vocabulary lacks.
@@ -129,6 +136,7 @@ class Game:
     commands: Commands
     tracker: Events
     game: Events
+    losses: npt.NDArray[np.int32]
     map_size: tuple[int, int]
     end: int
     unknown_types: int
@@ -178,7 +186,9 @@ def follow(
             f"{tracks.bad_references} tracker events of units that do not live then",
             name=replay.name,
         )
-    return Game(tracks, commands, tracker, game, _map_size(replay, ops), end, unknown_types)
+    losses = _deaths(tracker["UnitDied"], tracks, end)
+    size = _map_size(replay, ops)
+    return Game(tracks, commands, tracker, game, losses, size, end, unknown_types)
 
 
 def _events(replay: Replay, stream: Stream, wanted: dict[str, list[str]]) -> Events:
@@ -189,12 +199,17 @@ def _events(replay: Replay, stream: Stream, wanted: dict[str, list[str]]) -> Eve
         present = replay.event_fields("tracker", "PlayerStats")
         economy = {f"{_STATS}{name}" for name in _ECONOMY}
         fields["PlayerStats"] = ["m_playerId"] + [
-            field for field in present if field in economy or _SCORE_FIELD.fullmatch(field)
+            field for field in present if field in economy or _is_score(field)
         ]
     if "UnitBorn" in fields:
         present = replay.event_fields("tracker", "UnitBorn")
         fields["UnitBorn"] = [field for field in fields["UnitBorn"] if field in present]
     return replay.events(stream, fields)
+
+
+@cache
+def _is_score(field: str) -> bool:
+    return _SCORE_FIELD.fullmatch(field) is not None
 
 
 def _loops(rows: npt.NDArray[Any], end: int) -> npt.NDArray[np.int32]:
@@ -206,79 +221,21 @@ def _loops(rows: npt.NDArray[Any], end: int) -> npt.NDArray[np.int32]:
 
 
 def _operations(replay: Replay, events: Events, end: int) -> tuple[npt.NDArray[np.void], int]:
-    parts: list[npt.NDArray[np.void]] = []
-    places: list[npt.NDArray[np.int64]] = []
-    scale, offset = (1, _HALF) if replay.base_build >= _FIRST_FINE_BUILD else (4, 2.0)
-    unknown = 0
-    kinds = (
-        ("UnitBorn", _BORN), ("UnitInit", _INIT), ("UnitDone", _DONE), ("UnitDied", _DIED),
-        ("UnitOwnerChange", _OWNER), ("UnitTypeChange", _TYPE),
-    )  # fmt: skip
-    for event, kind in kinds:
-        rows = events.get(event)
-        if rows is None or not len(rows):
-            continue
-        names = rows.dtype.names or ()
-        ops = np.zeros(len(rows), OP)
-        ops["loop"], ops["kind"] = _loops(rows, end), kind
-        ops["index"] = _bounded(rows["m_unitTagIndex"], -1)
-        ops["recycle"] = _bounded(rows["m_unitTagRecycle"], 0)
-        ops["creator"] = -1
-        if "m_controlPlayerId" in names:
-            owner = rows["m_controlPlayerId"]
-            ops["owner"] = np.where((owner >= 0) & (owner < 16), owner, 16)
-        if "m_unitTypeName" in names:
-            ops["type"] = _type_indices(replay, rows["m_unitTypeName"])
-            unknown += int(np.count_nonzero(ops["type"] == 0))
-        if "m_x" in names:
-            ops["x"] = _bounded(rows["m_x"], 0) * scale + offset
-            ops["y"] = _bounded(rows["m_y"], 0) * scale + offset
-        if "m_creatorUnitTagIndex" in names:
-            ops["creator"] = _bounded(rows["m_creatorUnitTagIndex"], -1)
-        parts.append(ops)
-        places.append(rows["_index"])
-    if "UnitPositions" in events and len(events["UnitPositions"]):
-        ops, place = _positions(events, end, scale, offset)
-        parts.append(ops)
-        places.append(place)
-    if not parts:
-        return np.zeros(0, OP), 0
-    order = np.argsort(np.concatenate(places), kind="stable")
-    merged = np.concatenate(parts)[order]
-    # The counter may step back (a resumed game); what comes later in the stream is later.
-    merged["loop"] = np.maximum.accumulate(merged["loop"])
-    return merged, unknown
+    scale, offset = (1.0, _HALF) if replay.base_build >= _FIRST_FINE_BUILD else (4.0, 2.0)
+    return merge.operations(
+        [events.get(event) for event in _UNIT_EVENTS],
+        events.get("UnitPositions"),
+        events.get("UnitPositions.m_items"),
+        replay.member("replay.tracker.events") or b"",
+        vocabulary.unit_types().index,
+        scale,
+        offset,
+        end,
+    )
 
 
 def _bounded(values: npt.NDArray[np.int64], null: int) -> npt.NDArray[np.int32]:
     return np.where((values >= 0) & (values < 1 << 30), values, null).astype(np.int32)
-
-
-def _positions(
-    events: Events, end: int, scale: int, offset: float
-) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64]]:
-    # Items are triples: how much further the next unit's index is, then x and y.
-    rows, items = events["UnitPositions"], events["UnitPositions.m_items"]["value"]
-    start, count = rows["m_items"][:, 0], rows["m_items"][:, 1] // 3
-    owner = np.repeat(np.arange(len(rows)), count)
-    first = np.repeat(np.cumsum(count) - count, count)
-    item = np.repeat(start, count) + 3 * (np.arange(len(owner)) - first)
-    step = _bounded(items[item], 0).astype(np.int64)
-    total = np.cumsum(step)
-    before = np.concatenate(([0], total))[first]
-    index = _bounded(rows["m_firstUnitIndex"], 0)[owner] + total - before
-    ops = np.zeros(len(owner), OP)
-    ops["loop"], ops["kind"] = _loops(rows, end)[owner], _POSITION
-    ops["index"], ops["recycle"], ops["creator"] = np.minimum(index, 1 << 30), -1, -1
-    ops["x"] = _bounded(items[item + 1], 0) * scale + offset
-    ops["y"] = _bounded(items[item + 2], 0) * scale + offset
-    return ops, rows["_index"][owner]
-
-
-def _type_indices(replay: Replay, pairs: npt.NDArray[np.int64]) -> list[int]:
-    data = replay.member("replay.tracker.events") or b""
-    index = vocabulary.unit_types().index
-    return [index.get(data[start : start + size], 0) for start, size in pairs.tolist()]
 
 
 def _map_size(replay: Replay, ops: npt.NDArray[np.void]) -> tuple[int, int]:
@@ -297,81 +254,16 @@ def _map_size(replay: Replay, ops: npt.NDArray[np.void]) -> tuple[int, int]:
 
 
 def _commands(replay: Replay, events: Events) -> Commands:
-    # A command that is given again shows as a CommandManagerState, after an update of its
-    # target if that is another. So a command is what the user's last Cmd was, at the target
-    # that the user named last.
     cmd = events["Cmd"]
-    point = events.get("CmdUpdateTargetPoint", cmd[:0])
-    unit = events.get("CmdUpdateTargetUnit", cmd[:0])
-    again = events.get("CommandManagerState", cmd[:0])
-    sizes = [len(rows) for rows in (cmd, point, unit, again)]
-    index = np.concatenate([rows["_index"] for rows in (cmd, point, unit, again)])
-    user = np.concatenate([rows["_userid"] for rows in (cmd, point, unit, again)])
-    loop = np.concatenate([rows["_gameloop"] for rows in (cmd, point, unit, again)])
-    kind = np.repeat(np.arange(4), sizes)
-    target = np.zeros((len(index), 4), np.int64)  # kind, x, y, tag
-    target[:, 3] = -1
-    _targets(target[: sizes[0]], cmd)
-    if sizes[1]:
-        target[sizes[0] : sizes[0] + sizes[1], :3] = np.column_stack(
-            [np.full(sizes[1], _POINT), point["m_target.x"], point["m_target.y"]]
-        )
-    if sizes[2]:
-        target[sizes[0] + sizes[1] : sizes[0] + sizes[1] + sizes[2]] = np.column_stack(
-            [
-                np.full(sizes[2], _UNIT),
-                unit["m_target.m_snapshotPoint.x"],
-                unit["m_target.m_snapshotPoint.y"],
-                unit["m_target.m_tag"],
-            ]
-        )
-    order = np.lexsort((index, user))
-    of_cmd = _last_where(kind[order] == 0, user[order])
-    of_target = _last_where(kind[order] < 3, user[order])
-    ordered = np.isin(kind[order], (0, 3)) & (of_cmd >= 0)
-    rows = order[ordered]
-    source = order[of_cmd[ordered]]
-    aim = target[order[of_target[ordered]]]
-    by_time = np.argsort(index[rows], kind="stable")
-    rows, source, aim = rows[by_time], source[by_time], aim[by_time]
-    has_place = (aim[:, 0] == _POINT) | (aim[:, 0] == _UNIT)
-    place = np.where(has_place[:, None], aim[:, 1:3] / _FIXED, np.nan).astype(np.float32)
-    link = cmd["m_abil.m_abilLink"][source]
-    ability_index = cmd["m_abil.m_abilCmdIndex"][source]
-    flags = cmd["m_cmdFlags"][source]
+    point, unit, again = (
+        events.get(name, cmd[:0])
+        for name in ("CmdUpdateTargetPoint", "CmdUpdateTargetUnit", "CommandManagerState")
+    )
+    given = merge.commands(cmd, point, unit, again, MAX_GAME_LOOPS)
     functions = vocabulary.abilities(replay.base_build).raw_function(
-        link, ability_index, aim[:, 0], flags
+        given["ability_link"], given["ability_index"], given["target"], given["flags"]
     )
-    return Commands(
-        game_loop=np.minimum(loop[rows], MAX_GAME_LOOPS).astype(np.int32),
-        user=user[rows].astype(np.int16),
-        function=functions,
-        ability_link=link,
-        ability_index=ability_index,
-        target=aim[:, 0].astype(np.int8),
-        x=place[:, 0],
-        y=place[:, 1],
-        target_tag=aim[:, 3],
-        flags=flags,
-        index=index[rows],
-    )
-
-
-def _targets(into: npt.NDArray[np.int64], cmd: npt.NDArray[Any]) -> None:
-    kind = cmd["m_data?"]
-    into[:, 0] = np.where(kind == NULL, _NONE, kind)
-    at_point, at_unit = kind == _POINT, kind == _UNIT
-    for axis, column in (("x", 1), ("y", 2)):
-        into[at_point, column] = cmd[f"m_data.TargetPoint.{axis}"][at_point]
-        into[at_unit, column] = cmd[f"m_data.TargetUnit.m_snapshotPoint.{axis}"][at_unit]
-    into[at_unit, 3] = cmd["m_data.TargetUnit.m_tag"][at_unit]
-
-
-def _last_where(flag: npt.NDArray[np.bool_], user: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    # For rows grouped by user: the last flagged row of the same user up to each, or -1.
-    last = np.maximum.accumulate(np.where(flag, np.arange(len(flag)), -1))
-    found = (last >= 0) & (user[last] == user)
-    return np.where(found, last, -1)
+    return Commands(given, functions, **{name: given[name] for name in given.dtype.names or ()})
 
 
 def _orders(
@@ -384,73 +276,23 @@ def _orders(
 ]:
     """The kernel's view of selections, control groups and commands."""
     delta, group = events["SelectionDelta"], events["ControlGroupUpdate"]
-    masks = "m_delta.m_removeMask"
-    indices = [
-        events[f"SelectionDelta.{masks}.OneIndices"]["value"],
-        events[f"SelectionDelta.{masks}.ZeroIndices"]["value"],
-        events["ControlGroupUpdate.m_mask.OneIndices"]["value"],
-        events["ControlGroupUpdate.m_mask.ZeroIndices"]["value"],
+    masks = [
+        events[f"{path}.{name}"]
+        for path in ("SelectionDelta.m_delta.m_removeMask", "ControlGroupUpdate.m_mask")
+        for name in ("OneIndices", "ZeroIndices")
     ]
-    begins = np.cumsum([0, *map(len, indices)])
-    selects = _ops(delta, _SELECT, end)
-    selects["group"] = _place(delta["m_controlGroupId"], 11, 10)
-    _mask(selects, delta, masks, begins[0], begins[1])
-    selects["add_start"], selects["add_count"] = delta["m_delta.m_addUnitTags"].T
-    groups = _ops(group, _GROUP, end)
-    groups["group"] = _place(group["m_controlGroupIndex"], 11, 10)
-    groups["action"] = _place(group["m_controlGroupUpdate"], 8, 7)
-    _mask(groups, group, "m_mask", begins[2], begins[3])
-    given = np.zeros(len(commands.game_loop), COMMAND_OP)
-    given["loop"] = np.minimum(commands.game_loop, end)
-    given["kind"], given["user"] = _COMMAND, commands.user
-    given["motion"] = np.where(
-        np.isnan(commands.x) & (vocabulary.motion()[commands.function] != 2),
-        0,
-        vocabulary.motion()[commands.function],
+    ops, indices = merge.orders(
+        delta, group, commands.given, vocabulary.motion(), commands.function, masks, end
     )
-    given["queued"] = (commands.flags & 2) != 0
-    given["x"], given["y"] = np.nan_to_num(commands.x), np.nan_to_num(commands.y)
-    given["target"] = commands.target_tag
-    merged = np.concatenate([selects, groups, given])
-    order = np.argsort(
-        np.concatenate([delta["_index"], group["_index"], commands.index]), kind="stable"
-    )
-    merged = merged[order]
-    merged = merged[(merged["user"] >= 0) & (merged["user"] < 16)]
-    merged["loop"] = np.maximum.accumulate(merged["loop"])
-    data = np.frombuffer(replay.member("replay.game.events") or b"", np.uint8)
     added = events["SelectionDelta.m_delta.m_addUnitTags"]["value"]
-    tags = np.concatenate([added, [0]]).astype(np.uint32)
-    every = np.concatenate([*indices, [0]])
+    tags = np.zeros(len(added) + 1, np.uint32)
+    tags[:-1] = added
     return (
-        merged,
-        np.append(np.unpackbits(data, bitorder="little"), np.uint8(0)),
-        np.clip(every, -1, 1 << 20).astype(np.int32),
+        ops,
+        np.frombuffer(replay.member("replay.game.events") or b"\0", np.uint8),
+        indices,
         tags,
     )
-
-
-def _ops(rows: npt.NDArray[Any], kind: int, end: int) -> npt.NDArray[np.void]:
-    ops = np.zeros(len(rows), COMMAND_OP)
-    ops["loop"], ops["kind"], ops["user"] = _loops(rows, end), kind, rows["_userid"]
-    ops["target"] = -1
-    return ops
-
-
-def _place(values: npt.NDArray[np.int64], size: int, other: int) -> npt.NDArray[np.int64]:
-    return np.where((values >= 0) & (values < size), values, other)
-
-
-def _mask(
-    ops: npt.NDArray[np.void], rows: npt.NDArray[Any], path: str, ones: int, zeros: int
-) -> None:
-    # By a bit each, by the indices of what goes, or by the indices of what stays.
-    kind = _place(rows[f"{path}?"], 4, 0)
-    ops["mask_kind"] = kind
-    for tag, name, begin in ((1, "Mask", 0), (2, "OneIndices", ones), (3, "ZeroIndices", zeros)):
-        of_kind = kind == tag
-        ops["mask_start"][of_kind] = rows[f"{path}.{name}"][of_kind, 0] + begin
-        ops["mask_count"][of_kind] = rows[f"{path}.{name}"][of_kind, 1]
 
 
 # -- one side ---------------------------------------------------------------------------------
@@ -513,7 +355,7 @@ def _player_stats(
     vector[:, 5], vector[:, 6] = np.maximum(used - workers, 0), workers
     score = np.zeros(len(rows), np.float64)
     for name in names:
-        if _SCORE_FIELD.fullmatch(name):
+        if _is_score(name):
             score += np.where(rows[name] == NULL, 0, rows[name])
     loops = np.maximum.accumulate(_loops(rows, game.end)) if len(rows) else _loops(rows, game.end)
     return (loops, vector), score
@@ -557,26 +399,24 @@ def _selections(game: Game, user_id: int | None) -> npt.NDArray[np.int32]:
 
 
 def _losses(game: Game, player_id: int) -> npt.NDArray[np.int32]:
+    return np.ascontiguousarray(game.losses[game.losses[:, 3] == player_id, :3])
+
+
+def _deaths(died: npt.NDArray[Any], tracks: Tracks, end: int) -> npt.NDArray[np.int32]:
     # Whose a unit was is in its last segment.
-    died, tracks = game.tracker["UnitDied"], game.tracks
     segments = tracks.segment_table
     if not len(died) or not len(segments):
-        return np.zeros((0, 3), np.int32)
+        return np.zeros((0, 4), np.int32)
     tags = (_bounded(died["m_unitTagIndex"], 0).astype(np.int64) << 18) + _bounded(
         died["m_unitTagRecycle"], 0
     )
     by_tag = np.argsort(tracks.unit_tags, kind="stable")
     at = np.searchsorted(tracks.unit_tags[by_tag], tags).clip(0, len(by_tag) - 1)
     unit = by_tag[at]
-    last = np.searchsorted(segments["unit"], unit, "right") - 1
-    own = (
-        (tracks.unit_tags[unit] == tags)
-        & (last >= 0)
-        & (segments["unit"][last] == unit)
-        & (segments["owner"][last] == player_id)
-    )
+    owners = np.full(len(by_tag), -1, np.int32)
+    owners[segments["unit"]] = segments["owner"]
+    owner = np.where(tracks.unit_tags[unit] == tags, owners[unit], -1)
     rows = np.column_stack(
-        [_loops(died, game.end), _bounded(died["m_x"], 0), _bounded(died["m_y"], 0)]
-    )[own].astype(np.int32)
-    rows[:, 0] = _ascending(rows[:, 0])
-    return np.ascontiguousarray(rows)
+        [_ascending(_loops(died, end)), _bounded(died["m_x"], 0), _bounded(died["m_y"], 0), owner]
+    )
+    return rows.astype(np.int32, copy=False)

@@ -162,9 +162,9 @@ def test_builds_without_a_table(versions: Path) -> None:
 
 def test_a_build_newer_than_every_table() -> None:
     newest = protocol.known_builds()[-1]
-    assert protocol.candidates(newest + 1, "game", "nearest") == [newest]
+    assert protocol.candidates(newest + 1, "game", "nearest") == (newest,)
     assert protocol.candidates(newest, "game", "nearest")[0] == newest
-    assert protocol.candidates(23925, "game", "nearest") == [24944, 23260]
+    assert protocol.candidates(23925, "game", "nearest") == (24944, 23260)
     assert protocol.candidates(24944, "tracker", "nearest")[0] == 26490
     with pytest.raises(UnsupportedReplayError, match="tracker events for build 24944"):
         protocol.candidates(24944, "tracker", "strict")

@@ -39,7 +39,7 @@ def follow(
     return build(
         ops,
         np.zeros(0, COMMAND_OP) if commands is None else commands,
-        np.array(mask_bits or [0], np.uint8),
+        np.packbits(np.array(mask_bits or [0], np.uint8), bitorder="little"),
         np.array(mask_indices or [0], np.int32),
         given_tags,
         users,

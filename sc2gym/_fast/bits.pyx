@@ -11,13 +11,15 @@ Checks are switched off for the file because no index comes from input: input by
 which checks. Errors are codes on the cursor; `_raise` turns them into exceptions.
 """
 
+cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from sc2gym._fast.cursor cimport (
     BAD_CHOICE, BAD_EVENT, BAD_MARKER, BAD_NUMBER, LEFT_OVER, TOO_DEEP, TRUNCATED, Cursor, bits_left,
-    byte_align, cursor_init, fail, read_bits, read_byte, read_length, read_vint, take_bytes,
+    byte_align, cursor_init, fail, read_bits, read_byte, read_length, read_vint, skip_bits,
+    take_bytes,
 )
 
 import numpy as np
@@ -41,6 +43,7 @@ cdef enum Kind:
 cdef enum:
     MAX_DEPTH = 64      # real values nest 11 deep
     MAX_EVENT_ID = 256
+    UNKNOWN = -3        # a width not yet found out
 
 # The marker byte that opens a value of each kind in the versioned encoding; 255: none.
 cdef uint8_t[12] MARKERS = [9, 6, 2, 0, 1, 3, 5, 4, 7, 255, 7, 8]
@@ -60,13 +63,17 @@ cdef packed struct Node:
     int32_t count
     int32_t dest        # byte of the record that the value goes to, -1: nowhere
     int32_t table       # of an array: the child table its elements go to, -1: nowhere
+    int32_t width       # bits it takes in the bit-packed encoding, -1 where that depends
+    int32_t wanted      # whether it or anything below it has a destination
 
 cdef packed struct Field:
     int32_t tag
     int32_t node
 
+# The last two are found out by `Types`.
 NODE = np.dtype([("kind", "i4"), ("bits", "i4"), ("minimum", "i8"), ("child", "i4"), ("first", "i4"),
-                 ("count", "i4"), ("dest", "i4"), ("table", "i4")])
+                 ("count", "i4"), ("dest", "i4"), ("table", "i4"), ("width", "i4"),
+                 ("wanted", "i4")])
 FIELD = np.dtype([("tag", "i4"), ("node", "i4")])
 
 cdef struct Table:
@@ -181,59 +188,76 @@ cdef inline void expect(Walk* w, const Node* node) noexcept nogil:
             fail(&w.cursor, BAD_MARKER, marker)
 
 
-cdef void walk(Walk* w, int index, char* row) noexcept nogil:
+cdef inline void walk(Walk* w, int index, char* row) noexcept nogil:
     # Reads one value and puts it where its node says; `row` NULL reads without writing.
+    if w.versioned:
+        walk_versioned(w, w.nodes + index, row)
+    else:
+        walk_packed(w, w.nodes + index, row)
+
+
+cdef inline void put_flag(char* row, int dest, bint value) noexcept nogil:
+    if row != NULL and dest >= 0:
+        row[dest] = value
+
+
+cdef inline void walk_elements(Walk* w, const Node* node, char* row, uint64_t length) noexcept nogil:
+    # Of a repeated field. While rows are only counted, elements are read and not written.
+    cdef Table* table = NULL
+    cdef size_t start = 0
+    cdef uint64_t i
+    if node.table >= 0:
+        table = &w.tables[node.table]
+        start = claim(w, node.table, length)
+        put_pair(row, node.dest, start, length)
+        if table.base == NULL:
+            table = NULL
+    for i in range(length):
+        if w.cursor.error:
+            break
+        walk(w, node.child, table.base + (start + i) * table.stride if table != NULL else NULL)
+
+
+cdef void walk_packed(Walk* w, const Node* node, char* row) noexcept nogil:
     cdef Cursor* c = &w.cursor
-    cdef const Node* node = w.nodes + index
+    cdef const Node* child
     cdef const Field* field
     cdef int64_t value, start
     cdef uint64_t length, i
-    cdef Table* table
-    cdef float real
-    cdef double wide
+    if node.width >= 0 and (row == NULL or not node.wanted):
+        skip_bits(c, node.width)
+        return
     if w.depth >= MAX_DEPTH:
         fail(c, TOO_DEEP, MAX_DEPTH)
     if c.error:
         return
     w.depth += 1
-    expect(w, node)
-    if node.kind == INT:
+    if node.kind == STRUCT:
+        field = w.fields + node.first
+        for i in range(<uint64_t>node.count):
+            child = w.nodes + field[i].node
+            if child.kind == INT and row != NULL and child.wanted:
+                put(row, child.dest, <int64_t>(
+                    <uint64_t>child.minimum + read_bits(c, child.bits)))
+            else:
+                walk_packed(w, child, row)
+            if c.error:
+                break
+    elif node.kind == INT:
         put(row, node.dest, read_number(w, node))
     elif node.kind == BOOL:
-        value = read_byte(c) if w.versioned else read_bits(c, 1)
-        if row != NULL and node.dest >= 0:
-            row[node.dest] = value != 0
-    elif node.kind == STRUCT:
-        if w.versioned:
-            length = read_length(c)
-            for i in range(length):
-                value = read_vint(c)
-                field = find_field(w, node, value, <int>i)
-                if field != NULL:
-                    walk(w, field.node, row)
-                else:
-                    skip_value(w)
-                if c.error:
-                    break
-        else:
-            for i in range(<uint64_t>node.count):
-                walk(w, w.fields[node.first + i].node, row)
-                if c.error:
-                    break
+        put_flag(row, node.dest, read_bits(c, 1) != 0)
     elif node.kind == OPTIONAL:
-        value = read_byte(c) if w.versioned else read_bits(c, 1)
-        if row != NULL and node.dest >= 0:
-            row[node.dest] = value != 0
+        value = read_bits(c, 1)
+        put_flag(row, node.dest, value != 0)
         if value:
-            walk(w, node.child, row)
+            walk_packed(w, w.nodes + node.child, row)
     elif node.kind == CHOICE:
         value = read_number(w, node)
         put(row, node.dest, value)
         field = find_field(w, node, value, <int>(value & 0x7FFF))
         if field != NULL:
-            walk(w, field.node, row)
-        elif w.versioned:
-            skip_value(w)
+            walk_packed(w, w.nodes + field.node, row)
         else:
             fail(c, BAD_CHOICE, value)
     elif node.kind == BLOB:
@@ -241,54 +265,114 @@ cdef void walk(Walk* w, int index, char* row) noexcept nogil:
         start = take_bytes(c, <uint64_t>value)
         put_pair(row, node.dest, start, value)
     elif node.kind == ARRAY:
-        if w.versioned:
-            length = read_length(c)
-        else:
-            length = <uint64_t>read_number(w, node)
-            if length > bits_left(c):
-                fail(c, TRUNCATED, length)
-        if not c.error:
-            table = NULL
+        length = <uint64_t>read_number(w, node)
+        child = w.nodes + node.child
+        if length > bits_left(c):
+            fail(c, TRUNCATED, length)
+        elif child.width >= 0 and (node.table < 0 or w.tables[node.table].base == NULL):
             if node.table >= 0:
-                table = &w.tables[node.table]
-                start = claim(w, node.table, length)
-                put_pair(row, node.dest, start, length)
-            for i in range(length):
-                if table == NULL or table.base == NULL:
-                    walk(w, node.child, NULL)
-                else:
-                    walk(w, node.child, table.base + (start + i) * table.stride)
-                if c.error:
-                    break
+                claim(w, node.table, length)
+            skip_bits(c, length * <uint64_t>child.width)
+        else:
+            walk_elements(w, node, row, length)
     elif node.kind == BITARRAY:
         value = read_number(w, node)
+        start = <int64_t>(c.pos * 8 + c.bit)
         if value < 0:
             fail(c, BAD_NUMBER, value)
-        if w.versioned:
-            start = <int64_t>take_bytes(c, (<uint64_t>value + 7) >> 3) * 8
-        else:
-            start = <int64_t>(c.pos * 8 + c.bit)
-            if <uint64_t>value > bits_left(c):
-                fail(c, TRUNCATED, value)
-            else:
-                c.pos += (c.bit + value) >> 3
-                c.bit = (c.bit + value) & 7
+        skip_bits(c, <uint64_t>value)
         put_pair(row, node.dest, start, value)
     elif node.kind == FOURCC:
-        # Versioned: four bytes; bit-packed: the same, unaligned.
+        # Four bytes, unaligned.
         for i in range(4):
             value = read_bits(c, 8)
             if row != NULL and node.dest >= 0:
                 row[node.dest + i] = <char>value
-    elif node.kind == REAL32:
-        length = read_bits(c, 32)
-        i = 0
-        memcpy(&real, &length, 4)
+    else:
+        walk_real(w, node, row)
+    w.depth -= 1
+
+
+cdef void walk_real(Walk* w, const Node* node, char* row) noexcept nogil:
+    cdef float real
+    cdef double wide
+    cdef int64_t value
+    cdef uint32_t bits
+    if node.kind == REAL32:
+        bits = <uint32_t>read_bits(&w.cursor, 32)
+        memcpy(&real, &bits, 4)
         wide = real
         memcpy(&value, &wide, 8)
         put(row, node.dest, value)
     elif node.kind == REAL64:
-        put(row, node.dest, <int64_t>read_bits(c, 64))
+        put(row, node.dest, <int64_t>read_bits(&w.cursor, 64))
+
+
+cdef void walk_versioned(Walk* w, const Node* node, char* row) noexcept nogil:
+    cdef Cursor* c = &w.cursor
+    cdef const Node* child
+    cdef const Field* field
+    cdef int64_t value, start
+    cdef uint64_t length, i
+    if w.depth >= MAX_DEPTH:
+        fail(c, TOO_DEEP, MAX_DEPTH)
+    if c.error:
+        return
+    w.depth += 1
+    expect(w, node)
+    if node.kind == INT:
+        put(row, node.dest, read_vint(c))
+    elif node.kind == BOOL:
+        put_flag(row, node.dest, read_byte(c) != 0)
+    elif node.kind == STRUCT:
+        length = read_length(c)
+        for i in range(length):
+            field = find_field(w, node, read_vint(c), <int>i)
+            if field == NULL:
+                skip_value(w)
+            else:
+                child = w.nodes + field.node
+                if child.kind == INT:
+                    expect(w, child)
+                    put(row, child.dest, read_vint(c))
+                else:
+                    walk_versioned(w, child, row)
+            if c.error:
+                break
+    elif node.kind == OPTIONAL:
+        value = read_byte(c)
+        put_flag(row, node.dest, value != 0)
+        if value:
+            walk_versioned(w, w.nodes + node.child, row)
+    elif node.kind == CHOICE:
+        value = read_vint(c)
+        put(row, node.dest, value)
+        field = find_field(w, node, value, <int>(value & 0x7FFF))
+        if field != NULL:
+            walk_versioned(w, w.nodes + field.node, row)
+        else:
+            skip_value(w)
+    elif node.kind == BLOB:
+        value = read_vint(c)
+        start = take_bytes(c, <uint64_t>value)
+        put_pair(row, node.dest, start, value)
+    elif node.kind == ARRAY:
+        length = read_length(c)
+        if not c.error:
+            walk_elements(w, node, row, length)
+    elif node.kind == BITARRAY:
+        value = read_vint(c)
+        if value < 0:
+            fail(c, BAD_NUMBER, value)
+        start = <int64_t>take_bytes(c, (<uint64_t>value + 7) >> 3) * 8
+        put_pair(row, node.dest, start, value)
+    elif node.kind == FOURCC:
+        for i in range(4):
+            value = read_byte(c)
+            if row != NULL and node.dest >= 0:
+                row[node.dest + i] = <char>value
+    else:
+        walk_real(w, node, row)
     w.depth -= 1
 
 
@@ -312,6 +396,7 @@ cdef int _raise(Cursor* c, str what) except -1:
     raise CorruptReplayError(c.pos, _describe(c, what))
 
 
+@cython.final
 cdef class Types:
     """A compiled type table.
 
@@ -329,6 +414,45 @@ cdef class Types:
         self.nodes = nodes
         self.fields = fields
         self.names = names
+        self._measure(nodes)
+
+    cdef _measure(self, Node[::1] nodes):
+        # What has a fixed width is stepped over in one go where nobody wants it.
+        cdef Py_ssize_t i
+        for i in range(nodes.shape[0]):
+            nodes[i].width = UNKNOWN
+        for i in range(nodes.shape[0]):
+            self._width(nodes, i, 0)
+
+    cdef int _width(self, Node[::1] nodes, Py_ssize_t index, int depth) except -2:
+        cdef Node* node = &nodes[index]
+        cdef Py_ssize_t i
+        cdef int64_t width = -1, part
+        if node.width != UNKNOWN:
+            return node.width
+        if depth >= MAX_DEPTH:
+            raise ValueError("types nested too deep")
+        node.wanted = node.dest >= 0
+        if node.kind == INT:
+            width = node.bits
+        elif node.kind == BOOL:
+            width = 1
+        elif node.kind == FOURCC or node.kind == REAL32:
+            width = 32
+        elif node.kind == REAL64:
+            width = 64
+        elif node.kind == NOTHING or node.kind == STRUCT:
+            width = 0
+        if node.child >= 0:
+            self._width(nodes, node.child, depth + 1)
+            node.wanted |= nodes[node.child].wanted
+        for i in range(node.count):
+            part = self._width(nodes, self.fields[node.first + i].node, depth + 1)
+            node.wanted |= nodes[self.fields[node.first + i].node].wanted
+            if node.kind == STRUCT and width >= 0:
+                width = width + part if part >= 0 and width < 1 << 20 else -1
+        node.width = <int32_t>width
+        return node.width
 
     cdef void _start(self, Walk* w, const uint8_t[::1] data, bint versioned) noexcept:
         cursor_init(&w.cursor, &data[0] if data.shape[0] else NULL, data.shape[0])

@@ -52,24 +52,43 @@ cdef inline uint64_t bits_left(const Cursor* c) noexcept nogil:
 
 cdef inline uint64_t read_bits(Cursor* c, int count) noexcept nogil:
     # s2protocol's order: a byte gives its low bits first, and what was read first weighs most.
-    cdef uint64_t result = 0
-    cdef int take
+    cdef uint64_t result
+    cdef int take = 8 - c.bit
     if c.error:
         return 0
     if <uint64_t>count > bits_left(c):
         fail(c, TRUNCATED, count)
         return 0
-    while count > 0:
-        take = 8 - c.bit
-        if take > count:
-            take = count
-        result = (result << take) | ((c.data[c.pos] >> c.bit) & ((1 << take) - 1))
-        c.bit += take
-        count -= take
-        if c.bit == 8:
-            c.bit = 0
-            c.pos += 1
+    if count < take:
+        # Most reads are of a few bits of one byte.
+        if count <= 0:
+            return 0
+        result = (c.data[c.pos] >> c.bit) & ((1 << count) - 1)
+        c.bit += count
+        return result
+    result = c.data[c.pos] >> c.bit
+    c.pos += 1
+    count -= take
+    while count >= 8:
+        result = (result << 8) | c.data[c.pos]
+        c.pos += 1
+        count -= 8
+    c.bit = count
+    if count:
+        result = (result << count) | (c.data[c.pos] & ((1 << count) - 1))
     return result
+
+
+cdef inline void skip_bits(Cursor* c, uint64_t count) noexcept nogil:
+    # Steps over what nobody wants.
+    if c.error:
+        return
+    if count > bits_left(c):
+        fail(c, TRUNCATED, count)
+        return
+    count += c.bit
+    c.pos += count >> 3
+    c.bit = count & 7
 
 
 cdef inline uint8_t read_byte(Cursor* c) noexcept nogil:
@@ -99,6 +118,8 @@ cdef inline int64_t read_vint(Cursor* c) noexcept nogil:
     # The versioned encoding's integer: sign in the lowest bit, then 6, then 7 bits a byte.
     cdef uint8_t byte = read_byte(c)
     cdef bint negative = byte & 1
+    if byte < 0x80:
+        return -<int64_t>(byte >> 1) if negative else <int64_t>(byte >> 1)
     cdef uint64_t result = (byte >> 1) & 0x3F
     cdef int shift = 6
     while byte & 0x80 and not c.error:

@@ -1,6 +1,6 @@
 """A game as segments: what one unit is, whose, and how it moves, between two loops."""
 
-from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
 
 cdef enum:
     BLOCK_LOOPS = 256       # loops that share a list of what does not change within them
@@ -10,6 +10,36 @@ cdef enum:
 cdef enum:
     PLACE_SCALE = 64        # places are in 64ths of a cell, from 0 to just below 1024 cells
     SPEED_SCALE = 8192      # velocities in 8192ths of a cell a loop, up to 4 cells a loop
+
+cdef packed struct Op:
+    # What a tracker event says of one unit.
+    int32_t loop
+    int16_t kind
+    int16_t owner
+    int32_t index
+    int32_t recycle
+    int32_t type
+    float x
+    float y
+    int32_t creator
+
+cdef packed struct CommandOp:
+    # What a game event does to a selection, or whom it sends where.
+    int32_t loop
+    int16_t kind
+    int16_t user
+    int16_t motion
+    int16_t queued
+    float x
+    float y
+    int64_t target
+    int16_t group
+    int16_t action
+    int32_t mask_kind
+    int32_t mask_start
+    int32_t mask_count
+    int32_t add_start
+    int32_t add_count
 
 cdef packed struct Segment:
     # Small, since a library keeps millions of them: 26 bytes.

@@ -27,7 +27,7 @@ class Tracks:
 def build(
     ops: npt.NDArray[np.void],
     commands: npt.NDArray[np.void],
-    mask_bits: npt.NDArray[np.uint8],
+    mask_data: npt.NDArray[np.uint8],
     mask_indices: npt.NDArray[np.int32],
     tags: npt.NDArray[np.uint32],
     owner_of_user: npt.NDArray[np.int8],

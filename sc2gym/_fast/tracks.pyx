@@ -1,10 +1,13 @@
-# cython: wraparound=False, cdivision=True, initializedcheck=False
+# cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Events of a game to tracks: who was where when, as far as the events tell.
 
 Tracker events say what units there are; positions come from births, deaths and, for units that
 fight, every 240 loops. In between, units go where their player sent them: selections and control
 groups are followed, and a command with a target gives the selected units a velocity towards it.
 Nothing at a loop depends on anything later, and commands count from the loop after theirs.
+
+Checks are off: `_check` looks once at all that the kernels index by, and `_blocks` at the loops
+of segments that come from elsewhere.
 """
 
 from libc.math cimport ceil, fabs, sqrt
@@ -64,34 +67,6 @@ SEGMENT = np.dtype([("begin", "i4"), ("end", "i4"), ("unit", "i4"), ("x", "u2"),
                     ("building", "u1")])
 LIVING = np.dtype([("unit", "i4"), ("type", "i2"), ("owner", "i1"), ("building", "?"),
                    ("x", "f4"), ("y", "f4")])
-
-cdef packed struct Op:
-    int32_t loop
-    int16_t kind
-    int16_t owner
-    int32_t index
-    int32_t recycle
-    int32_t type
-    float x
-    float y
-    int32_t creator
-
-cdef packed struct CommandOp:
-    int32_t loop
-    int16_t kind
-    int16_t user
-    int16_t motion
-    int16_t queued
-    float x
-    float y
-    int64_t target
-    int16_t group
-    int16_t action
-    int32_t mask_kind
-    int32_t mask_start
-    int32_t mask_count
-    int32_t add_start
-    int32_t add_count
 
 cdef struct Unit:
     int32_t tag_index
@@ -349,17 +324,19 @@ cdef inline int64_t _bit_of(int64_t start, int count, int i) noexcept nogil:
     return a + head + 8 * m + place - max(rest - 8 * (m + 1), 0)
 
 
-cdef void _remove(Group* g, const CommandOp* op, const uint8_t* bits, const int32_t* indices
+cdef void _remove(Group* g, const CommandOp* op, const uint8_t* data, const int32_t* indices
                   ) noexcept nogil:
     # Takes out what a removal mask names: 1 by a bit each, 2 by index, 3 all but by index.
     cdef uint8_t[MAX_SELECTION] gone
+    cdef int64_t at
     cdef int i, kept = 0
     if op.mask_kind == 0 or g.count == 0:
         return
     memset(gone, op.mask_kind == 3, g.count)
     if op.mask_kind == 1:
         for i in range(min(op.mask_count, g.count)):
-            gone[i] = bits[_bit_of(op.mask_start, op.mask_count, i)]
+            at = _bit_of(op.mask_start, op.mask_count, i)
+            gone[i] = data[at >> 3] >> (at & 7) & 1
     else:
         for i in range(op.mask_start, op.mask_start + op.mask_count):
             if 0 <= indices[i] < g.count:
@@ -464,31 +441,31 @@ cdef inline void _copy(Group* into, const Group* group) noexcept nogil:
     memcpy(into.tag, group.tag, group.count * sizeof(group.tag[0]))
 
 
-cdef void _select(State* s, const CommandOp* op, const uint8_t* bits, const int32_t* indices,
+cdef void _select(State* s, const CommandOp* op, const uint8_t* data, const int32_t* indices,
                   const uint32_t* tags) noexcept nogil:
     cdef Group* selection = &s.groups[op.user * NUM_GROUPS + SELECTION]
     cdef Group* g = &s.groups[op.user * NUM_GROUPS + op.group]
     cdef int i
     if op.kind == SELECT:
-        _remove(g, op, bits, indices)
+        _remove(g, op, data, indices)
         for i in range(op.add_start, op.add_start + op.add_count):
             _add(g, tags[i])
     elif op.action in (0, 4):           # set, or set and steal
         _copy(g, selection)
     elif op.action in (1, 5):           # append, or append and steal
-        _remove(g, op, bits, indices)
+        _remove(g, op, data, indices)
         for i in range(selection.count):
             _add(g, selection.tag[i])
     elif op.action == 2:                # recall; the group stays as it is
         _copy(selection, g)
-        _remove(selection, op, bits, indices)
+        _remove(selection, op, data, indices)
     elif op.action == 3:                # clear
         g.count = 0
     if op.group == SELECTION or op.action == 2:
         _snapshot(s, op.user, op.loop)
 
 
-def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] mask_bits,
+def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] mask_data,
           const int32_t[::1] mask_indices, const uint32_t[::1] tags,
           const int8_t[::1] owner_of_user, const float[::1] speed, int32_t end):
     """Follows a game through its events.
@@ -496,7 +473,8 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
     Args:
         ops: Tracker operations (dtype `OP`), loops ascending.
         commands: Selections, control groups and commands (dtype `COMMAND_OP`), loops ascending.
-        mask_bits, mask_indices: What removal masks name; a command has a run of one of them.
+        mask_data, mask_indices: What removal masks name; a command has a run of one of them.
+            Of the former it is a run of bits, a byte's lowest first.
         tags: Units added to a group.
         owner_of_user: (16,) player id of each user, 0 for those who do not play.
         speed: Cells a loop by unit type; 0 does not move by itself.
@@ -512,7 +490,7 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
         raise ValueError(f"end must be 0 to {MAX_LOOP}, not {end}")
     if owner_of_user.shape[0] != NUM_USERS:
         raise ValueError(f"owner_of_user must have {NUM_USERS} entries")
-    _check(ops, commands, mask_bits, mask_indices, tags, speed)
+    _check(ops, commands, mask_data, mask_indices, tags, speed)
     memset(&s, 0, sizeof(s))
     s.speed = &speed[0]
     s.end = end
@@ -537,7 +515,7 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
                     if commands[j].kind == COMMAND:
                         _command(&s, &commands[j], owner_of_user[commands[j].user])
                     else:
-                        _select(&s, &commands[j], &mask_bits[0], &mask_indices[0], &tags[0])
+                        _select(&s, &commands[j], &mask_data[0], &mask_indices[0], &tags[0])
                     j += 1
             for i in range(s.num_units):
                 u = &s.units[i]
@@ -555,11 +533,11 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
         free(s.selected)
 
 
-cdef _check(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] mask_bits,
+cdef _check(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] mask_data,
             const int32_t[::1] mask_indices, const uint32_t[::1] tags, const float[::1] speed):
     # Everything the kernels index by, once, so that they need not look again.
     cdef Py_ssize_t i, masks
-    if not (tags.shape[0] and mask_bits.shape[0] and mask_indices.shape[0]):
+    if not (tags.shape[0] and mask_data.shape[0] and mask_indices.shape[0]):
         raise ValueError("tags and masks must not be empty")
     for i in range(ops.shape[0]):
         if not (0 <= ops[i].type < speed.shape[0] and 0 <= ops[i].owner <= MAX_OWNER):
@@ -567,7 +545,7 @@ cdef _check(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1]
         if not 0 <= ops[i].loop <= MAX_LOOP or i and ops[i].loop < ops[i - 1].loop:
             raise ValueError(f"operation {i}: loops must ascend")
     for i in range(commands.shape[0]):
-        masks = mask_bits.shape[0] if commands[i].mask_kind == 1 else mask_indices.shape[0]
+        masks = 8 * mask_data.shape[0] if commands[i].mask_kind == 1 else mask_indices.shape[0]
         if not (
             0 <= commands[i].user < NUM_USERS and 0 <= commands[i].group < NUM_GROUPS
             and 0 <= commands[i].mask_kind <= 3
@@ -696,6 +674,8 @@ cdef tuple _blocks(segment_table):
     cdef Py_ssize_t i, block, part, num_blocks = 0
     cdef Py_ssize_t parts = BLOCK_LOOPS // PART_LOOPS
     for i in range(segments.shape[0]):
+        if not 0 <= segments[i].begin < segments[i].end:
+            raise ValueError(f"segment {i}: loops must ascend")
         num_blocks = max(num_blocks, (segments[i].end - 1) // BLOCK_LOOPS + 1)
     still_starts = np.zeros(num_blocks + 1, np.int32)
     changing_starts = np.zeros(num_blocks * parts + 1, np.int32)
