@@ -113,7 +113,7 @@ def test_threads_do_the_filling_while_the_agent_thinks() -> None:
 def test_small_batches_are_not_worth_a_thread() -> None:
     assert [SC2ReplayVectorEnv(SOME, num_envs=n).prefetch for n in (1, 7, 8)] == [0, 0, 2]
     for mistaken in ({"prefetch": -1}, {"num_threads": 0}):
-        with pytest.raises(ValueError, match="prefetch must be 0 or more"):
+        with pytest.raises(ValueError, match=f"{next(iter(mistaken))} must be a whole number"):
             SC2ReplayVectorEnv(SOME, **mistaken)  # type: ignore[arg-type]
 
 
@@ -506,7 +506,7 @@ def test_a_rollout_is_not_begun_where_it_cannot_be_ended() -> None:
     assert rollout.truncations[-1].all()
     with pytest.raises(ResetNeeded, match="0 steps left"):
         envs.rollout(1)
-    with pytest.raises(ValueError, match="1 step or more"):
+    with pytest.raises(ValueError, match="steps must be a whole number, 1 or more"):
         plain_envs = plain(2)
         plain_envs.reset(seed=0)
         plain_envs.rollout(0)
