@@ -18,6 +18,9 @@ import numpy.typing as npt
 from sc2gym import tracks
 from sc2gym.replay import Replay
 
+# The kind of operation, in `sc2gym._fast.tracks`, that says where a unit is.
+POSITION = 6
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -43,7 +46,7 @@ def main() -> None:
 def errors(game: tracks.Game, replay: Replay) -> npt.NDArray[np.float64]:
     """Distance in cells of each position given from where the unit was a loop before."""
     ops, _ = tracks._operations(replay, game.tracker, game.end)
-    ops = ops[(ops["kind"] == tracks._POSITION) & (ops["loop"] > 0)]
+    ops = ops[(ops["kind"] == POSITION) & (ops["loop"] > 0)]
     off = []
     for op in ops:
         # Where the unit at that index was thought to be the loop before.

@@ -231,10 +231,10 @@ def games(real_replays: list[Path]) -> list[Path]:
 
 
 def loops_of(of: Sides, count: int) -> list[int]:
-    """The first, the last, those beside a block's border, and others at random."""
+    """The first, the last, those beside the borders of a part and a block, and some at random."""
     end = of.game.end
     rng = np.random.default_rng(end)
-    return sorted({0, 1, 127, 128, end - 1, end, *rng.integers(0, end, count).tolist()} & {
+    return sorted({0, 1, 31, 32, 255, 256, end - 1, end, *rng.integers(0, end, count).tolist()} & {
         *range(end + 1)
     })  # fmt: skip
 
@@ -303,7 +303,7 @@ def test_of_too_many_units_the_first_born_are_kept() -> None:
 
 def test_outside_the_game_there_is_nothing() -> None:
     of = sides_of(SAMPLES[0])[0]
-    for loop in (-(1 << 31), -1000, -1, of.game.end + 129, 1 << 24, (1 << 31) - 1):
+    for loop in (-(1 << 31), -1000, -1, of.game.end + 257, 1 << 24, (1 << 31) - 1):
         seen = shown(of, loop)
         assert seen["game_loop"].tolist() == [loop]
         for key in ("minimap", "units", "unit_tags", "unit_count"):
