@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from collections import deque
@@ -71,7 +72,8 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
             default), with the same step (the end is in `final_obs` and `final_info`), or never
             by itself: see `gymnasium.vector.AutoresetMode`.
         prefetch: Batches to prepare ahead; 0 for none, and for no decoding ahead. By default 2,
-            but none of fewer than 8 lanes, which are filled sooner than a thread is woken.
+            but none of fewer than 8 lanes, which are filled sooner than a thread is woken, and
+            none where the process has one core.
         num_threads: Threads that fill batches; more than one is for wide batches.
         pinned: Whether batches are in page-locked memory, from where a GPU fetches them by
             itself. By default they are where torch was imported and sees CUDA.
@@ -162,7 +164,7 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
         # A prefetch of 0 also turns decoding ahead off.
         self._foresees = prefetch != 0
         if prefetch is None:
-            prefetch = 2 if num_envs >= 8 else 0
+            prefetch = 2 if num_envs >= 8 and _cores() > 1 else 0
         self.prefetch = prefetch
         self.pinned = pinned
         # Whoever waits for a batch is one more thread.
@@ -577,3 +579,10 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
 
         slot = self._current
         return tuple(frame(slot.drawn[lane][0], slot.step(lane)) for lane in range(self.num_envs))
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
