@@ -55,7 +55,7 @@ def frame(
         "unit_tags": np.full(max_units, 99, np.int64),
         "unit_count": np.full((), 99, np.int32),
         "player": np.full(11, 99, np.int32),
-        "upgrades": np.full(5, 99, np.uint8),
+        "upgrades": np.full(5, 99, np.int8),
         "game_loop": np.full(1, 99, np.int32),
     }
     layout = Frames(
