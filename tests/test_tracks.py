@@ -164,7 +164,7 @@ def test_blocks_list_every_segment_that_touches_them_in_order(ops: npt.NDArray[n
     still_start, still, changing_start, changing = tracks.blocks
     table = tracks.segment_table
     assert table["end"].max(initial=0) <= (len(still_start) - 1) * 256
-    assert len(changing_start) - 1 == 8 * (len(still_start) - 1)
+    assert len(changing_start) - 1 == 4 * (len(still_start) - 1)
 
     def stays(block: int) -> npt.NDArray[np.bool_]:
         return (
@@ -178,9 +178,9 @@ def test_blocks_list_every_segment_that_touches_them_in_order(ops: npt.NDArray[n
         listed = still[still_start[block] : still_start[block + 1]]
         assert listed.tolist() == np.flatnonzero(stays(block)).tolist()
     for part in range(len(changing_start) - 1):
-        touches = (table["begin"] < (part + 1) * 32) & (table["end"] > part * 32)
+        touches = (table["begin"] < (part + 1) * 64) & (table["end"] > part * 64)
         listed = changing[changing_start[part] : changing_start[part + 1]]
-        assert listed.tolist() == np.flatnonzero(touches & ~stays(part // 8)).tolist()
+        assert listed.tolist() == np.flatnonzero(touches & ~stays(part // 4)).tolist()
 
 
 @st.composite

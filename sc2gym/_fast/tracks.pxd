@@ -4,7 +4,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
 
 cdef enum:
     BLOCK_LOOPS = 256       # loops that share a list of what does not change within them
-    PART_LOOPS = 32         # loops that share a list of what does; parts of a block
+    PART_LOOPS = 64         # loops that share a list of what does; parts of a block
     MAX_OWNER = 16          # player ids are 0 (nobody) to 15; 16 stands for any other
 
 cdef enum:
