@@ -6,7 +6,6 @@ are, where members lie, and how much a member unpacks to.
 
 from __future__ import annotations
 
-import bz2
 import io
 import struct
 import zlib
@@ -15,6 +14,7 @@ from itertools import pairwise
 
 import mpyq
 
+from sc2gym._fast import bunzip
 from sc2gym.errors import CorruptReplayError, UnsupportedReplayError
 
 MAX_TABLE_ENTRIES = 4096
@@ -148,7 +148,7 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
         if kind == 2:
             return zlib.decompressobj().decompress(body, size + 1)
         if kind == 16:
-            return bz2.BZ2Decompressor().decompress(body, size + 1)
+            return bunzip.unpack(body, size)
         raise ValueError(f"compression {kind} is not used in replays")
 
 
