@@ -61,6 +61,16 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
     def _hash(self, string: str, hash_type: str) -> int:
         return _hash(string, hash_type)
 
+    def _decrypt(self, data: bytes, key: int) -> bytes:
+        words = struct.unpack(f"<{len(data) // 4}I", data)
+        chained, plain = 0xEEEEEEEE, []
+        for word, (added, mixed) in zip(words, _key_stream(key, len(words)), strict=True):
+            chained = chained + added & 0xFFFFFFFF
+            word ^= mixed + chained & 0xFFFFFFFF
+            chained = word + 33 * chained + 3 & 0xFFFFFFFF
+            plain.append(word)
+        return struct.pack(f"<{len(plain)}I", *plain)
+
     def read_table(self, table_type: str) -> list[tuple[int, ...]]:
         """The hash or block table, if the file can hold it."""
         offset = self.header["offset"] + self.header[f"{table_type}_table_offset"]
@@ -157,6 +167,16 @@ def _hash(string: str, hash_type: str) -> int:
     # Every replay has the same few members, and mpyq hashes a name letter by letter.
     value: int = mpyq.MPQArchive._hash(mpyq.MPQArchive, string, hash_type)
     return value
+
+
+@lru_cache(maxsize=64)
+def _key_stream(key: int, words: int) -> list[tuple[int, int]]:
+    # What the cipher mixes into each word but for the words before it, the same in every file.
+    stream = []
+    for _ in range(words):
+        stream.append((mpyq.MPQArchive.encryption_table[0x400 + (key & 0xFF)], key))
+        key = ((~key << 0x15) + 0x11111111 | key >> 0x0B) & 0xFFFFFFFF
+    return stream
 
 
 def _not_a_replay(data: bytes) -> str:

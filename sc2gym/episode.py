@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
@@ -55,7 +56,6 @@ class Episode:
         score: float64 (steps + 1,), minerals and vespene gathered plus value killed, from
             statistics that the replay has every 160 loops.
         result: "win", "loss", "tie" or "undecided".
-        outcome: 1.0, -1.0, or 0.0 for the last two.
         terminated: Whether the game ends at the last frame; else the stream stops there
             without a result.
         loops_per_second: Game loops a second of real time.
@@ -77,7 +77,6 @@ class Episode:
     expert_actions: npt.NDArray[np.int32]
     score: npt.NDArray[np.float64]
     result: str
-    outcome: float
     terminated: bool
     loops_per_second: float
     commands: int
@@ -86,8 +85,18 @@ class Episode:
     nbytes: int
     _origin: tuple[dict[str, Any], StepMul] = field(repr=False)
 
+    def __post_init__(self) -> None:
+        # Shared with whoever holds the episode.
+        for array in (self.game_loops, self.expert_actions, self.score):
+            array.flags.writeable = False
+
     def __len__(self) -> int:
         return len(self.game_loops) - 1
+
+    @property
+    def outcome(self) -> float:
+        """1.0 for a win, -1.0 for a loss, else 0.0."""
+        return _OUTCOMES.get(self.result, 0.0)
 
     def __reduce__(self) -> tuple[object, ...]:
         # By reference to the replay: decoding again costs less than storing what it gives.
@@ -159,7 +168,7 @@ def episodes(
     if not chosen:
         return ()
     game = tracks.follow(replay, on_bad_ids=on_bad_ids)
-    active = set(game.tracker["PlayerStats"]["m_playerId"].tolist())
+    active = set(game.statistics.player_id.tolist())
     found = [_episode(replay, game, p, step_mul) for p in chosen if p.player_id in active]
     if not found:
         raise UnsupportedReplayError("no player of it has statistics", name=replay.name)
@@ -186,7 +195,6 @@ def _restore(origin: dict[str, Any], step_mul: StepMul, player_id: int) -> Episo
 
 
 def _episode(replay: Replay, game: tracks.Game, player: Player, step_mul: StepMul) -> Episode:
-    others = [p for p in replay.players if p.player_id != player.player_id]
     end = _end(game, player)
     side = tracks.side_of(replay, game, player.player_id, player.user_id)
     commands = game.commands
@@ -199,7 +207,7 @@ def _episode(replay: Replay, game: tracks.Game, player: Player, step_mul: StepMu
     types = vocabulary.unit_types()
     source = TrackSource(
         game.tracks,
-        (types.ids, _classes(), types.radius, types.build_loops),
+        (types.ids, unit_classes(), types.radius, types.build_loops),
         (types.index[b"Larva"], types.index[b"WarpGate"], GROUND, AIR),
         _relations(replay, player),
         game.map_size,
@@ -209,30 +217,28 @@ def _episode(replay: Replay, game: tracks.Game, player: Player, step_mul: StepMu
         (side.selections, game.tracks.selections[1]),
         side.losses,
     )
-    row = np.searchsorted(side.stats[0], loops, "right") - 1
-    score = np.where(row >= 0, side.score[row], 0.0) if len(side.score) else np.zeros(len(loops))
-    arrays = (loops, _expert_actions(commands.game_loop[own], functions, loops), score)
-    for array in arrays:
-        array.flags.writeable = False
+    row = np.searchsorted(side.stats[0], loops, "right")
+    score = np.append(0.0, side.score)[row]
+    actions = first_actions(commands.game_loop[own], functions, loops)
+    nbytes = game.tracks.nbytes + source.nbytes + loops.nbytes + actions.nbytes + score.nbytes
     return Episode(
         name=replay.name,
         content_hash=replay.content_hash,
         map_name=replay.map_name,
         map_size=game.map_size,
         player=player,
-        opponent=others[0] if len(others) == 1 else None,
+        opponent=opponent_of(player, replay.players),
         source=source,
-        game_loops=arrays[0],
-        expert_actions=arrays[1],
-        score=arrays[2],
+        game_loops=loops,
+        expert_actions=actions,
+        score=score,
         result=player.result,
-        outcome=_OUTCOMES.get(player.result, 0.0),
         terminated=player.result != "undecided",
         loops_per_second=replay.loops_per_second,
         commands=len(own),
         unmapped_commands=int(np.count_nonzero(functions == vocabulary.UNKNOWN)),
         bad_unit_ids=game.tracks.bad_references,
-        nbytes=game.tracks.nbytes + source.nbytes + sum(array.nbytes for array in arrays),
+        nbytes=nbytes,
         _origin=(replay.__getstate__(), step_mul),
     )
 
@@ -272,17 +278,33 @@ def _action_loops(replay: Replay, player: Player, end: int) -> npt.NDArray[np.in
     return np.unique(loops).astype(np.int32)
 
 
-def _expert_actions(
-    command_loops: npt.NDArray[np.int32],
+def opponent_of(player: Player, players: Sequence[Player]) -> Player | None:
+    """The other player of a game of two."""
+    others = [other for other in players if other.player_id != player.player_id]
+    return others[0] if len(others) == 1 else None
+
+
+def first_actions(
+    command_loops: npt.NDArray[np.integer],
     functions: npt.NDArray[np.int32],
     loops: npt.NDArray[np.int32],
 ) -> npt.NDArray[np.int32]:
+    """What an expert did at each step.
+
+    Args:
+        command_loops: (n,), when the player gave each command.
+        functions: int32 (n,), their raw functions.
+        loops: int32 (steps + 1,), ascending, the loops of the frames.
+
+    Returns:
+        int32 (steps + 1,): the first command from a frame's loop on and before the next one's;
+        no_op where there is none, and at the last frame.
+    """
     actions = np.full(len(loops), vocabulary.NO_OP, np.int32)
-    if len(command_loops):
-        first = np.searchsorted(command_loops, loops[:-1])
-        inside = first < len(command_loops)
-        inside[inside] = command_loops[first[inside]] < loops[1:][inside]
-        actions[:-1][inside] = functions[first[inside]]
+    step = np.searchsorted(loops, command_loops, "right") - 1
+    inside = (step >= 0) & (step < len(loops) - 1)
+    # In reverse, so that of several commands of a step the first is written last.
+    actions[step[inside][::-1]] = functions[inside][::-1]
     return actions
 
 
@@ -299,7 +321,8 @@ def _relations(replay: Replay, player: Player) -> npt.NDArray[np.uint8]:
 
 
 @cache
-def _classes() -> npt.NDArray[np.uint8]:
+def unit_classes() -> npt.NDArray[np.uint8]:
+    """uint8 (types,), the value of the layer `unit_class` by place in the vocabulary."""
     types = vocabulary.unit_types()
     classes = np.full(len(types.ids), NEUTRAL, np.uint8)
     classes[types.is_army & ~types.is_flying] = GROUND

@@ -21,7 +21,7 @@ from sc2gym._fast.raster import fill_frame
 from sc2gym._fast.recorded import WireSource
 from sc2gym._fast.summaries import CAMERA, read_index
 from sc2gym._fast.wire import Decoder
-from sc2gym.episode import Episode, StepMul, _classes
+from sc2gym.episode import Episode, StepMul, first_actions, opponent_of, unit_classes
 from sc2gym.errors import CorruptMessageError, RecordingError, UnsupportedReplayError
 from sc2gym.features import wire_source
 from sc2gym.observation import decode_game_info, schema
@@ -29,7 +29,6 @@ from sc2gym.recording import SUFFIX, Recording, RecordingInfo, wire_fields
 from sc2gym.replay import Player
 
 _RESULTS = {1: "win", 2: "loss", 3: "tie", 4: "undecided"}
-_OUTCOMES = {"win": 1.0, "loss": -1.0}
 
 # Fields of `InterfaceOptions`.
 _RAW, _FEATURE_LAYER = 1, 3
@@ -134,30 +133,26 @@ def episode(recording: Recording, step_mul: StepMul = 8) -> RecordedEpisode:
         upgrades=_upgrade_places(),
         game_info=game_info,
     )
-    arrays = (game_loops, _first_in(loops, functions, game_loops), score[steps])
-    for array in arrays:
-        array.flags.writeable = False
-    others = [p for p in players if p.player_id != player.player_id]
+    actions, score = first_actions(loops, functions, game_loops), score[steps]
     return RecordedEpisode(
         name=name,
         content_hash=info.content_hash,
         map_name=info.map_name,
         map_size=game_info.map_size,
         player=player,
-        opponent=others[0] if len(others) == 1 else None,
+        opponent=opponent_of(player, players),
         source=source,
-        game_loops=arrays[0],
-        expert_actions=arrays[1],
-        score=arrays[2],
+        game_loops=game_loops,
+        expert_actions=actions,
+        score=score,
         result=result,
-        outcome=_OUTCOMES.get(result, 0.0),
         # A recording that stops before the end (`--max-loops`) has no result in it.
         terminated=info.player in results and result != "undecided",
         loops_per_second=info.loops_per_second,
         commands=len(loops),
         unmapped_commands=int(np.count_nonzero(functions == vocabulary.UNKNOWN)),
         bad_unit_ids=0,
-        nbytes=recording.nbytes + sum(array.nbytes for array in arrays),
+        nbytes=recording.nbytes + game_loops.nbytes + actions.nbytes + score.nbytes,
         _origin=(recording.path, step_mul),  # type: ignore[arg-type]
     )
 
@@ -246,25 +241,11 @@ def _steps(
     return frames[steps].astype(np.int64)
 
 
-def _first_in(
-    command_loops: npt.NDArray[np.int64],
-    functions: npt.NDArray[np.int32],
-    loops: npt.NDArray[np.int32],
-) -> npt.NDArray[np.int32]:
-    """The function of the first command in each window of loops; none in the last."""
-    actions = np.full(len(loops), vocabulary.NO_OP, np.int32)
-    step = np.searchsorted(loops, command_loops, "right") - 1
-    inside = (step >= 0) & (step < len(loops) - 1)
-    # In reverse, so that of several commands of a step the first is written last.
-    actions[step[inside][::-1]] = functions[inside][::-1]
-    return actions
-
-
 @cache
 def _classes_by_id() -> npt.NDArray[np.uint8]:
     types = vocabulary.unit_types()
     classes = np.zeros(int(types.ids.max()) + 1, np.uint8)
-    classes[types.ids] = _classes()
+    classes[types.ids] = unit_classes()
     return classes
 
 
@@ -291,7 +272,7 @@ def raw_functions() -> npt.NDArray[np.int32]:
 
 def _functions(commands: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     """Raw functions of (ability id, kind): the same that the events' commands become."""
-    table = vocabulary._functions_of_abilities()
+    table = vocabulary.functions_of_abilities()
     ability, kind = commands.T
     known = (ability > 0) & (ability < table.shape[1])
     target = np.where(kind == CAMERA, 0, kind)

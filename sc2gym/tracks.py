@@ -118,13 +118,31 @@ class Commands:
 
 
 @dataclass(frozen=True, eq=False)
+class Statistics:
+    """What the file tells of every player each 160 loops, in order.
+
+    Attributes:
+        player_id: int64 (n,).
+        game_loop: int32 (n,), ascending.
+        vector: int32 (n, 11), pysc2's player vector.
+        score: float64 (n,): minerals and vespene gathered, plus the value of what was killed.
+    """
+
+    player_id: npt.NDArray[np.int64]
+    game_loop: npt.NDArray[np.int32]
+    vector: npt.NDArray[np.int32]
+    score: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
 class Game:
     """All that episodes of one replay share.
 
     Attributes:
         tracks: The units.
         commands: Who ordered what.
-        tracker, game: The events that the sides' step functions come from.
+        statistics: How every player did.
+        tracker, game: The events that the sides' other step functions come from.
         losses: int32 (n, 4) of (loop, x, y, owner): the units that died; owner -1 where the file
             does not say which unit it was.
         map_size: (width, height) in cells.
@@ -134,6 +152,7 @@ class Game:
 
     tracks: Tracks
     commands: Commands
+    statistics: Statistics
     tracker: Events
     game: Events
     losses: npt.NDArray[np.int32]
@@ -188,7 +207,8 @@ def follow(
         )
     losses = _deaths(tracker["UnitDied"], tracks, end)
     size = _map_size(replay, ops)
-    return Game(tracks, commands, tracker, game, losses, size, end, unknown_types)
+    statistics = _statistics(tracker["PlayerStats"], end)
+    return Game(tracks, commands, statistics, tracker, game, losses, size, end, unknown_types)
 
 
 def _events(replay: Replay, stream: Stream, wanted: dict[str, list[str]]) -> Events:
@@ -322,10 +342,11 @@ class Side:
 
 def side_of(replay: Replay, game: Game, player_id: int, user_id: int | None) -> Side:
     """What concerns one player."""
-    stats, score = _player_stats(game, player_id)
+    every = game.statistics
+    own = np.flatnonzero(every.player_id == player_id)
     return Side(
-        stats=stats,
-        score=score,
+        stats=(every.game_loop[own], every.vector[own]),
+        score=every.score[own],
         upgrades=_upgrades(replay, game, player_id),
         cameras=_cameras(game, user_id),
         selections=_selections(game, user_id),
@@ -333,32 +354,26 @@ def side_of(replay: Replay, game: Game, player_id: int, user_id: int | None) -> 
     )
 
 
-def _player_stats(
-    game: Game, player_id: int
-) -> tuple[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]], npt.NDArray[np.float64]]:
-    rows = game.tracker["PlayerStats"]
-    rows = rows[rows["m_playerId"] == player_id]
+def _statistics(rows: npt.NDArray[Any], end: int) -> Statistics:
+    # All of its columns are int64, so that it is a table of numbers, too.
     names = rows.dtype.names or ()
+    table = rows.view(np.int64).reshape(len(rows), len(names))
+    columns = {name: table[:, place] for place, name in enumerate(names)}
 
-    def column(name: str) -> npt.NDArray[np.int64]:
-        if f"{_STATS}{name}" not in names:
-            return np.zeros(len(rows), np.int64)
-        values: npt.NDArray[np.int64] = rows[f"{_STATS}{name}"]
-        return values.clip(-(1 << 30), 1 << 30)
+    def economy(name: str) -> npt.NDArray[np.int64]:
+        values = columns.get(f"{_STATS}{name}")
+        return np.zeros(len(rows), np.int64) if values is None else values.clip(-(1 << 30), 1 << 30)
 
-    minerals, vespene, used, made, workers = map(column, _ECONOMY)
+    minerals, vespene, used, made, workers = map(economy, _ECONOMY)
     used, made = used // _FIXED, made // _FIXED
     vector = np.zeros((len(rows), 11), np.int32)
-    vector[:, 0] = player_id
+    vector[:, 0] = columns["m_playerId"].clip(0, 1 << 30)
     vector[:, 1], vector[:, 2], vector[:, 3] = minerals, vespene, used
     vector[:, 4] = np.minimum(made, _MAX_SUPPLY)
     vector[:, 5], vector[:, 6] = np.maximum(used - workers, 0), workers
-    score = np.zeros(len(rows), np.float64)
-    for name in names:
-        if _is_score(name):
-            score += np.where(rows[name] == NULL, 0, rows[name])
-    loops = np.maximum.accumulate(_loops(rows, game.end)) if len(rows) else _loops(rows, game.end)
-    return (loops, vector), score
+    scored = table[:, [place for place, name in enumerate(names) if _is_score(name)]]
+    score = np.where(scored == NULL, 0, scored).sum(axis=1, dtype=np.float64)
+    return Statistics(columns["m_playerId"], _ascending(_loops(rows, end)), vector, score)
 
 
 def _upgrades(
@@ -385,11 +400,12 @@ def _cameras(
     game: Game, user_id: int | None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     rows = game.game["CameraUpdate"]
-    rows = rows[(rows["_userid"] == (-2 if user_id is None else user_id)) & rows["m_target?"]]
-    centres = np.column_stack([rows["m_target.x"], rows["m_target.y"]]) / _CAMERA_FIXED
-    return _ascending(_loops(rows, game.end)) + np.int32(1), np.ascontiguousarray(
-        centres, np.float32
-    )
+    users = rows["_userid"] == (-2 if user_id is None else user_id)
+    rows = rows[np.flatnonzero(users & rows["m_target?"])]
+    centres = np.empty((len(rows), 2), np.float32)
+    for axis, name in enumerate(("m_target.x", "m_target.y")):
+        centres[:, axis] = rows[name] / _CAMERA_FIXED
+    return _ascending(_loops(rows, game.end)) + np.int32(1), centres
 
 
 def _selections(game: Game, user_id: int | None) -> npt.NDArray[np.int32]:

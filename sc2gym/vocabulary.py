@@ -206,7 +206,7 @@ class Abilities:
         target = np.asarray(targets, np.int64)
         target = np.where((target < 0) | (target > 3), 0, target)
         target = np.where(np.asarray(flags, np.int64) & _SET_AUTOCAST, _AUTOCAST, target)
-        functions: npt.NDArray[np.int32] = _functions_of_abilities()[
+        functions: npt.NDArray[np.int32] = functions_of_abilities()[
             target, self.ability(links, indices)
         ]
         return functions
@@ -400,7 +400,7 @@ def _ability_ids() -> Mapping[str, list[tuple[int, int]]]:
 
 
 @cache
-def _functions_of_abilities() -> npt.NDArray[np.int32]:
+def functions_of_abilities() -> npt.NDArray[np.int32]:
     # (target kind, ability id) -> raw function, the general one where there is one. The API's
     # own remaps cover abilities that pysc2 does not list.
     functions = [function for function in raw_functions() if function.ability]

@@ -20,7 +20,7 @@ from sc2gym import library, spaces, tracks, vocabulary
 from sc2gym._fast.frame import Frames
 from sc2gym._fast.raster import TrackSource, fill_frame
 from sc2gym._fast.tracks import COMMAND_OP, OP, Tracks, build
-from sc2gym.episode import AIR, GROUND, Episode, _classes, episodes
+from sc2gym.episode import AIR, GROUND, Episode, unit_classes, episodes
 from sc2gym.replay import Replay
 from sc2gym.vector import SC2ReplayVectorEnv
 
@@ -137,7 +137,7 @@ class Canvas:
             values = {
                 "player_id": unit["owner"] or 16,
                 "player_relative": of.relation(unit["owner"]),
-                "unit_class": int(_classes()[unit["type"]]),
+                "unit_class": int(unit_classes()[unit["type"]]),
                 "build_progress": progress_of(of, unit, loop) if unit["building"] else 0,
             }
             half = math.floor(np.float32(types.radius[unit["type"]]) * self.scale)
@@ -196,7 +196,7 @@ def player_at(of: Sides, loop: int) -> list[int]:
         if of.relation(unit["owner"]) == SELF and not unit["building"]
     ]
     names = [types.names[unit["type"]] for unit in done]
-    army = sum(GROUND <= _classes()[unit["type"]] <= AIR for unit in done)
+    army = sum(GROUND <= unit_classes()[unit["type"]] <= AIR for unit in done)
     return [*vector[:8], army, names.count("WarpGate"), names.count("Larva")]
 
 
