@@ -41,6 +41,12 @@ _LOCAL_RACES = {
 
 _CONTROL_COMPUTER = 3
 
+_LOBBY_FIELDS = frozenset({
+    "m_syncLobbyState", "m_gameDescription", "m_mapSizeX", "m_mapSizeY",
+    "m_lobbyState", "m_slots", "m_control", "m_userId", "m_workingSetSlotId",
+    "m_userInitialData", "m_scaledRating",
+})  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Player:
@@ -104,7 +110,7 @@ class Replay:
         self._data = data
         self._path: str | None = None
         self._members: dict[str, bytes | None] = {}
-        self._streams: dict[Stream, tuple[Protocol, npt.NDArray[np.void]]] = {}
+        self._streams: dict[Stream, _Stream] = {}
         with self._named():
             self._archive = Archive(data)
             self.header = self._read_header()
@@ -218,7 +224,9 @@ class Replay:
     def _named(self) -> _Named:
         return _Named(self.name)
 
-    def _decode(self, member: str, type_name: str, versioned: bool) -> dict[str, Any]:
+    def _decode(
+        self, member: str, type_name: str, versioned: bool, wanted: frozenset[str] | None = None
+    ) -> dict[str, Any]:
         data = self.member(member) or self.member(f"{member}.backup")
         if data is None:
             raise UnsupportedReplayError(f"the archive has no {member}", name=self.name)
@@ -228,7 +236,7 @@ class Replay:
                 table = protocol.protocol(build)
                 try:
                     value: dict[str, Any] = table.types.decode(
-                        data, getattr(table, type_name), versioned, member
+                        data, getattr(table, type_name), versioned, member, wanted=wanted
                     )
                 except CorruptReplayError as error:
                     error.member = member
@@ -290,7 +298,7 @@ class Replay:
     @property
     def map_size(self) -> tuple[int, int]:
         """(width, height) of the whole map in cells; (0, 0) where no table reads the lobby."""
-        game = self._lobby("m_gameDescription")
+        game = self._lobby.get("m_gameDescription", {})
         return int(game.get("m_mapSizeX") or 0), int(game.get("m_mapSizeY") or 0)
 
     @cached_property
@@ -334,21 +342,26 @@ class Replay:
 
     def _slot(self, player_id: int, entry: dict[str, Any]) -> dict[str, Any]:
         # Older files, and those of bots, have no slot ids; there slots are in players' order.
-        slots = self._lobby("m_lobbyState").get("m_slots") or []
+        slots = self._lobby.get("m_lobbyState", {}).get("m_slots") or []
         slot_id = entry.get("m_workingSetSlotId")
         if slot_id is None:
             return slots[player_id - 1] if player_id <= len(slots) else {}
         return next((s for s in slots if s.get("m_workingSetSlotId") == slot_id), {})
 
-    def _lobby(self, part: str) -> Any:
-        # A game is still of use where no type table reads its lobby.
+    @cached_property
+    def _lobby(self) -> dict[str, Any]:
+        # Of thousands of fields those that matter here. A game is still of use where no type
+        # table reads its lobby.
         try:
-            return self.init_data["m_syncLobbyState"][part]
+            lobby: dict[str, Any] = self._decode(
+                "replay.initData", "init_data_type", False, _LOBBY_FIELDS
+            )["m_syncLobbyState"]
         except ReplayError:
             return {}
+        return lobby
 
     def _user(self, user_id: int | None) -> dict[str, Any]:
-        users = self._lobby("m_userInitialData")
+        users = self._lobby.get("m_userInitialData", ())
         return users[user_id] if user_id is not None and 0 <= user_id < len(users) else {}
 
     # -- events ---------------------------------------------------------------------------
@@ -357,7 +370,7 @@ class Replay:
         """Whether the file has the stream at all; tracker events exist from 2.0.8."""
         return self.member(f"replay.{stream}.events") is not None
 
-    def _stream(self, stream: Stream) -> tuple[Protocol, npt.NDArray[np.void]]:
+    def _stream(self, stream: Stream) -> _Stream:
         # The first table that reads the whole stream is the one.
         if stream not in self._streams:
             if stream not in protocol.STREAMS:
@@ -372,7 +385,7 @@ class Replay:
                         continue
                     types = table.streams[stream]
                     try:
-                        index = table.types.index(
+                        found = table.types.index(
                             data,
                             stream in VERSIONED,
                             types.types,
@@ -385,7 +398,7 @@ class Replay:
                         error.member = member
                         first = first or error
                         continue
-                    self._streams[stream] = table, index
+                    self._streams[stream] = _Stream(table, types, *found)
                     self.table_builds[member] = build
                     break
                 else:
@@ -403,14 +416,14 @@ class Replay:
 
     def event_counts(self, stream: Stream) -> dict[str, int]:
         """How many events of each type the stream has, most first."""
-        table, index = self._stream(stream)
-        counts = np.bincount(index["event_id"], minlength=256)
-        named = {name: int(counts[i]) for name, i in table.streams[stream].ids.items() if counts[i]}
+        found = self._stream(stream)
+        counts = np.diff(found.starts)
+        named = {name: int(counts[i]) for name, i in found.types.ids.items() if counts[i]}
         return dict(sorted(named.items(), key=lambda item: -item[1]))
 
     def event_types(self, stream: Stream) -> dict[str, int]:
         """{event name: event id} of all that the stream's type table knows."""
-        return dict(self._stream(stream)[0].streams[stream].ids)
+        return dict(self._stream(stream).types.ids)
 
     def timeline(self, stream: Stream) -> npt.NDArray[np.void]:
         """Every event of a stream in order, without what is in it.
@@ -419,17 +432,17 @@ class Replay:
             Read-only structured array with `game_loop` (int64, masked to 32 bits), `user`
             (int16, -1 in the tracker stream), `event_id` (int16) and `offset` (int64, bits).
         """
-        return self._stream(stream)[1]
+        return self._stream(stream).index
 
     def event_fields(self, stream: Stream, event: str) -> list[str]:
         """The columns that an event type has in this replay's type table."""
-        table, _ = self._stream(stream)
-        return columns.column_paths(table, _type_id(table.streams[stream], event))
+        found = self._stream(stream)
+        return columns.column_paths(found.table, _type_id(found.types, event))
 
     def choices(self, stream: Stream, event: str, path: str) -> dict[int, str]:
         """{tag: name} of the alternatives of a choice such as Cmd's "m_data"."""
-        table, _ = self._stream(stream)
-        return columns.alternatives(table, _type_id(table.streams[stream], event), path)
+        found = self._stream(stream)
+        return columns.alternatives(found.table, _type_id(found.types, event), path)
 
     def events(
         self, stream: Stream, fields: Mapping[str, Sequence[str] | None]
@@ -453,33 +466,30 @@ class Replay:
             CorruptReplayError: with member, offset and the event being read.
             ValueError: An event or column that the type table does not have.
         """
-        table, index = self._stream(stream)
-        types = table.streams[stream]
+        decoded = self._stream(stream)
+        types, starts = decoded.types, decoded.starts
         member = f"replay.{stream}.events"
         data = self.member(member) or b""
         users = types.user_type >= 0
         leading = (("_gameloop", "i8"), *((("_userid", "i8"),) if users else ()), ("_index", "i8"))
         found: dict[str, npt.NDArray[np.void]] = {}
-        event_ids = np.ascontiguousarray(index["event_id"])
         for event, wanted in fields.items():
             type_id = _type_id(types, event)
             chosen = None if wanted is None else tuple(wanted)
-            plan = columns.plan(table.build, type_id, chosen, leading)
-            rows = np.flatnonzero(event_ids == types.ids[event])
-            records = np.repeat(plan.null, len(rows))
-            picked = index[rows]
-            records["_gameloop"] = picked["game_loop"]
-            records["_index"] = rows
-            if users:
-                records["_userid"] = picked["user"]
-            nulls = [null for _, null in plan.children]
-            offsets = np.ascontiguousarray(picked["offset"])
+            plan = columns.plan(decoded.table.build, type_id, chosen, leading)
+            event_id = types.ids[event]
             with self._named():
-                filled = plan.program.fill(
-                    data, stream in VERSIONED, offsets, records, nulls, f"{member}: {event}"
+                found[event], children = plan.program.fill(
+                    data,
+                    stream in VERSIONED,
+                    decoded.index,
+                    decoded.order[starts[event_id] : starts[event_id + 1]],
+                    users,
+                    plan.null,
+                    [null for _, null in plan.children],
+                    f"{member}: {event}",
                 )
-            found[event] = records
-            for (path, _), child in zip(plan.children, filled, strict=True):
+            for (path, _), child in zip(plan.children, children, strict=True):
                 found[f"{event}.{path}"] = child
         return found
 
@@ -489,6 +499,17 @@ class Replay:
         if offset < 0:
             return None
         return (self.member(f"replay.{stream}.events") or b"")[offset : offset + length]
+
+
+@dataclass(frozen=True, eq=False)
+class _Stream:
+    """Where the events of a stream are; the arrays are those of `Types.index`."""
+
+    table: Protocol
+    types: EventTypes
+    index: npt.NDArray[np.void]
+    order: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int32]
 
 
 class _Named:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sc2gym import archive, columns, protocol
+from sc2gym._fast.bits import INDEX
 from sc2gym.errors import CorruptReplayError, ReplayError, UnsupportedReplayError
 from sc2gym.protocol import STREAMS, VERSIONED, unpack_type
 from sc2gym.replay import Replay
@@ -285,6 +286,9 @@ def test_every_bit_of_the_streams_flipped(pysc2_replays: list[Path]) -> None:
         assert refused
 
 
+LEADING = (("_gameloop", "i8"), ("_userid", "i8"), ("_index", "i8"))
+
+
 @pytest.mark.parametrize("build", [15405, 24944, 51702, 80949])
 @settings(max_examples=150, deadline=None)
 @given(data=st.binary(max_size=400))
@@ -299,12 +303,14 @@ def test_random_streams(build: int, data: bytes) -> None:
                 )  # fmt: skip
         # Straight at the events too, which random bytes seldom come to.
         for type_id in set(types.types.values()):
-            plan = columns.plan(build, type_id, None, ())
+            plan = columns.plan(build, type_id, None, LEADING)
             nulls = [null for _, null in plan.children]
-            records = np.repeat(plan.null, 1)
-            offsets = np.array([len(data) % 8], np.int64)
+            index, places = np.zeros(1, INDEX), np.zeros(1, np.int32)
+            index["offset"] = len(data) % 8
             with contextlib.suppress(CorruptReplayError):
-                plan.program.fill(data, stream in VERSIONED, offsets, records, nulls, stream)
+                plan.program.fill(
+                    data, stream in VERSIONED, index, places, True, plan.null, nulls, stream
+                )
     for type_id, versioned in (
         (table.header_type, True), (table.details_type, True), (table.init_data_type, False),
     ):  # fmt: skip

@@ -15,7 +15,13 @@ class Types:
         self, nodes: npt.NDArray[np.void], fields: npt.NDArray[np.void], names: list[str]
     ) -> None: ...
     def decode(
-        self, data: bytes, type_id: int, versioned: bool, what: str, whole: bool = True
+        self,
+        data: bytes,
+        type_id: int,
+        versioned: bool,
+        what: str,
+        whole: bool = True,
+        wanted: frozenset[str] | None = None,
     ) -> Any: ...
     def index(
         self,
@@ -26,13 +32,15 @@ class Types:
         loop_type: int,
         user_type: int,
         what: str,
-    ) -> npt.NDArray[np.void]: ...
+    ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int32], npt.NDArray[np.int32]]: ...
     def fill(
         self,
         data: bytes,
         versioned: bool,
-        offsets: npt.NDArray[np.int64],
-        records: npt.NDArray[np.void],
-        children: list[npt.NDArray[np.void]],
+        index: npt.NDArray[np.void],
+        places: npt.NDArray[np.int32],
+        users: bool,
+        null: npt.NDArray[np.void],
+        child_nulls: list[npt.NDArray[np.void]],
         what: str,
-    ) -> list[npt.NDArray[np.void]]: ...
+    ) -> tuple[npt.NDArray[np.void], list[npt.NDArray[np.void]]]: ...

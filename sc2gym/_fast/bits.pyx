@@ -77,10 +77,20 @@ NODE = np.dtype([("kind", "i4"), ("bits", "i4"), ("minimum", "i8"), ("child", "i
 FIELD = np.dtype([("tag", "i4"), ("node", "i4")])
 
 cdef struct Table:
-    char* base          # NULL while rows are only counted
+    # Of the elements of a repeated field: rows of `stride` bytes, which start out as nulls.
+    char* base
+    const char* null
     size_t stride
     size_t used
     size_t size
+
+cdef packed struct IndexRow:
+    int64_t offset
+    int64_t game_loop
+    int16_t user
+    int16_t event_id
+
+INDEX = np.dtype([("offset", "i8"), ("game_loop", "i8"), ("user", "i2"), ("event_id", "i2")])
 
 cdef struct Walk:
     Cursor cursor
@@ -88,17 +98,28 @@ cdef struct Walk:
     const Field* fields
     Table* tables
     bint versioned
+    bint no_memory
     int depth
 
 
-cdef inline size_t claim(Walk* w, int table, uint64_t count) noexcept nogil:
-    # Rows for `count` elements of a child table; the index of the first.
+cdef size_t claim(Walk* w, int table, uint64_t count) noexcept nogil:
+    # Rows of nulls for `count` elements of a child table; the number of the first.
     cdef Table* t = &w.tables[table]
     cdef size_t start = t.used
-    if t.base != NULL and count > t.size - t.used:
-        fail(&w.cursor, TRUNCATED, 0)
-        return 0
-    t.used += count
+    cdef size_t needed = start + count
+    cdef size_t size = max(needed, 2 * t.size)
+    cdef size_t i
+    cdef char* base
+    if needed > t.size:
+        base = <char*>realloc(t.base, size * t.stride)
+        if base == NULL:
+            w.no_memory = True
+            fail(&w.cursor, TRUNCATED, 0)
+            return 0
+        t.base, t.size = base, size
+    for i in range(start, needed):
+        memcpy(t.base + i * t.stride, t.null, t.stride)
+    t.used = needed
     return start
 
 
@@ -202,16 +223,14 @@ cdef inline void put_flag(char* row, int dest, bint value) noexcept nogil:
 
 
 cdef inline void walk_elements(Walk* w, const Node* node, char* row, uint64_t length) noexcept nogil:
-    # Of a repeated field. While rows are only counted, elements are read and not written.
+    # Of a repeated field. Elements below may need rows of other tables, never of this one.
     cdef Table* table = NULL
     cdef size_t start = 0
     cdef uint64_t i
-    if node.table >= 0:
+    if node.table >= 0 and row != NULL:
         table = &w.tables[node.table]
         start = claim(w, node.table, length)
         put_pair(row, node.dest, start, length)
-        if table.base == NULL:
-            table = NULL
     for i in range(length):
         if w.cursor.error:
             break
@@ -269,9 +288,7 @@ cdef void walk_packed(Walk* w, const Node* node, char* row) noexcept nogil:
         child = w.nodes + node.child
         if length > bits_left(c):
             fail(c, TRUNCATED, length)
-        elif child.width >= 0 and (node.table < 0 or w.tables[node.table].base == NULL):
-            if node.table >= 0:
-                claim(w, node.table, length)
+        elif child.width >= 0 and (node.table < 0 or row == NULL):
             skip_bits(c, length * <uint64_t>child.width)
         else:
             walk_elements(w, node, row, length)
@@ -460,21 +477,24 @@ cdef class Types:
         w.fields = &self.fields[0] if self.fields.shape[0] else NULL
         w.tables = NULL
         w.versioned = versioned
+        w.no_memory = False
         w.depth = 0
 
     def decode(self, const uint8_t[::1] data, int type_id, bint versioned, str what,
-               bint whole=True):
+               bint whole=True, wanted=None):
         """Reads one value of type `type_id` as s2protocol's decoders would give it.
 
         Structs are dicts, blobs bytes, bit arrays (length, int or bytes) tuples. With `whole`
         the value must be all of the data: a type table that does not fit mostly shows in that.
+        Where `wanted` is a set of names, the fields of structs with other names are read but not
+        given.
 
         Raises:
             CorruptReplayError: with the offset.
         """
         cdef Walk w
         self._start(&w, data, versioned)
-        value = self._object(&w, type_id)
+        value = self._object(&w, type_id, wanted)
         byte_align(&w.cursor)
         if not w.cursor.error and w.cursor.pos != w.cursor.size and whole:
             fail(&w.cursor, LEFT_OVER, w.cursor.size - w.cursor.pos)
@@ -482,7 +502,7 @@ cdef class Types:
             _raise(&w.cursor, what)
         return value
 
-    cdef object _object(self, Walk* w, int index):
+    cdef object _object(self, Walk* w, int index, wanted):
         cdef Cursor* c = &w.cursor
         cdef const Node* node = w.nodes + index
         cdef const Field* field
@@ -514,8 +534,11 @@ cdef class Types:
                 if field == NULL:
                     skip_value(w)
                     continue
-                item = self._object(w, field.node)
                 name = self.names[field - w.fields]
+                if wanted is not None and name != "__parent" and name not in wanted:
+                    walk(w, field.node, NULL)
+                    continue
+                item = self._object(w, field.node, wanted)
                 if name != "__parent":
                     result[name] = item
                 elif isinstance(item, dict):
@@ -524,12 +547,12 @@ cdef class Types:
                     result = item
         elif node.kind == OPTIONAL:
             if read_byte(c) if w.versioned else read_bits(c, 1):
-                result = self._object(w, node.child)
+                result = self._object(w, node.child, wanted)
         elif node.kind == CHOICE:
             value = read_number(w, node)
             field = find_field(w, node, value, <int>(value & 0x7FFF))
             if field != NULL:
-                result = {self.names[field - w.fields]: self._object(w, field.node)}
+                result = {self.names[field - w.fields]: self._object(w, field.node, wanted)}
             elif w.versioned:
                 skip_value(w)
                 result = {}
@@ -546,7 +569,7 @@ cdef class Types:
                 fail(c, TRUNCATED, length)
             result = []
             while length and not c.error:
-                result.append(self._object(w, node.child))
+                result.append(self._object(w, node.child, wanted))
                 length -= 1
         elif node.kind == BITARRAY:
             value = read_number(w, node)
@@ -592,8 +615,9 @@ cdef class Types:
             what: The stream's name, for errors.
 
         Returns:
-            Read-only (offset, game_loop, user, event_id): int64 bit offset of each event's struct,
-            int64 loop masked to 32 bits, int16 user, int16 event id.
+            (dtype `INDEX`, order, starts), read-only. The first has of each event the bit offset
+            of its struct, the loop masked to 32 bits, the user and the event id. Of those of id
+            i, order[starts[i]:starts[i + 1]] are the places; int32 (events,) and (257,).
 
         Raises:
             CorruptReplayError: with the offset, and the event id where it is at fault.
@@ -655,8 +679,7 @@ cdef class Types:
                 memcpy(<void*><size_t>table.ctypes.data, rows, used * sizeof(IndexRow))
         finally:
             free(rows)
-        table.flags.writeable = False
-        return table
+        return table, *_by_event_id(table)
 
     cdef int64_t _number(self, Walk* w, int index) noexcept nogil:
         # A number, or a struct or choice that holds a single one.
@@ -690,74 +713,103 @@ cdef class Types:
         fail(&w.cursor, BAD_NUMBER, node.kind)
         return 0
 
-    def fill(self, const uint8_t[::1] data, bint versioned, const int64_t[::1] offsets,
-             records, list children, str what):
-        """Reads the events at `offsets` by node 0, one record each.
+    def fill(self, const uint8_t[::1] data, bint versioned, const IndexRow[::1] index,
+             const int32_t[::1] places, bint users, null, list child_nulls, str what):
+        """Reads some events of a stream by node 0, one record each.
 
         Args:
             data: The unpacked member.
             versioned: The encoding.
-            offsets: Bit offset of each event's struct, from `index`.
-            records: Structured array, one row per offset, filled with the nulls.
-            children: A record of nulls, shape (1,), for each child table.
+            index, places: From `index`, and which of it to read.
+            users: Whether the stream has users.
+            null: A record of nulls, shape (1,), that begins with int64 loop, user (if it has
+                users) and place.
+            child_nulls: Likewise of each child table, with nothing in front.
             what: The event's name, for errors.
 
         Returns:
-            The filled child tables, in order.
+            (records, child tables in order).
         """
         cdef Walk w
-        cdef char[::1] view
-        cdef Py_ssize_t i
-        cdef size_t stride = records.dtype.itemsize
         cdef Table[64] tables
-        if len(children) > 64:
+        cdef Py_ssize_t i
+        if len(child_nulls) > 64:
             raise ValueError("more than 64 repeated fields in one event")
-        if records.shape[0] != offsets.shape[0]:
-            raise ValueError("one record per offset")
+        if null.dtype.itemsize < 16 + 8 * users:
+            raise ValueError("records must begin with loop, user and place")
+        for i in range(places.shape[0]):
+            if not 0 <= places[i] < index.shape[0]:
+                raise ValueError("places beyond the index")
         self._start(&w, data, versioned)
-        for i in range(len(children)):
+        for i in range(len(child_nulls)):
             tables[i].base = NULL
-            tables[i].stride = children[i].dtype.itemsize
-            tables[i].used = 0
-            tables[i].size = 0
+            tables[i].null = <const char*><size_t>child_nulls[i].ctypes.data
+            tables[i].stride = child_nulls[i].dtype.itemsize
+            tables[i].used = tables[i].size = 0
         w.tables = tables
-        if children:
+        records = np.empty(places.shape[0], null.dtype)
+        cdef char* base = <char*><size_t>records.ctypes.data
+        cdef const char* empty = <const char*><size_t>null.ctypes.data
+        cdef size_t stride = null.dtype.itemsize
+        try:
             with nogil:
-                self._pass(&w, offsets, NULL, 0)
+                self._fill(&w, index, places, users, base, empty, stride)
+            if w.no_memory:
+                raise MemoryError
             if w.cursor.error:
                 _raise(&w.cursor, what)
-        filled = []
-        for i in range(len(children)):
-            table = np.repeat(children[i], tables[i].used)
-            filled.append(table)
-            tables[i].base = <char*><size_t>table.ctypes.data
-            tables[i].size = tables[i].used
-            tables[i].used = 0
-        cdef char* base = <char*><size_t>records.ctypes.data
-        with nogil:
-            self._pass(&w, offsets, base, stride)
-        if w.cursor.error:
-            _raise(&w.cursor, what)
-        return filled
+            return records, [
+                _owned(&tables[i], child_nulls[i].dtype) for i in range(len(child_nulls))
+            ]
+        finally:
+            for i in range(len(child_nulls)):
+                free(tables[i].base)
 
-    cdef void _pass(self, Walk* w, const int64_t[::1] offsets, char* base, size_t stride
-                    ) noexcept nogil:
+    cdef void _fill(self, Walk* w, const IndexRow[::1] index, const int32_t[::1] places,
+                    bint users, char* row, const char* null, size_t stride) noexcept nogil:
+        cdef const IndexRow* event
         cdef Py_ssize_t i
-        for i in range(offsets.shape[0]):
-            if <uint64_t>offsets[i] > <uint64_t>w.cursor.size * 8:
+        for i in range(places.shape[0]):
+            event = &index[places[i]]
+            if <uint64_t>event.offset > <uint64_t>w.cursor.size * 8:
                 fail(&w.cursor, TRUNCATED, 0)
                 return
-            w.cursor.pos = <size_t>(offsets[i] >> 3)
-            w.cursor.bit = offsets[i] & 7
-            walk(w, 0, base + i * stride if base != NULL else NULL)
+            w.cursor.pos = <size_t>(event.offset >> 3)
+            w.cursor.bit = event.offset & 7
+            memcpy(row, null, stride)
+            put(row, 0, event.game_loop)
+            if users:
+                put(row, 8, event.user)
+            put(row, 8 + 8 * users, places[i])
+            walk(w, 0, row)
             if w.cursor.error:
                 return
+            row += stride
 
 
-cdef packed struct IndexRow:
-    int64_t offset
-    int64_t game_loop
-    int16_t user
-    int16_t event_id
+cdef _owned(const Table* table, dtype):
+    # A child table as an array.
+    rows = np.empty(table.used, dtype)
+    if table.used:
+        memcpy(<void*><size_t>rows.ctypes.data, table.base, table.used * table.stride)
+    return rows
 
-INDEX = np.dtype([("offset", "i8"), ("game_loop", "i8"), ("user", "i2"), ("event_id", "i2")])
+
+cdef tuple _by_event_id(table):
+    # The places of events, those of an id together.
+    cdef const IndexRow[::1] rows = table
+    orders, starts = np.empty(len(table), np.int32), np.zeros(MAX_EVENT_ID + 1, np.int32)
+    cdef int32_t[::1] order = orders, start = starts
+    cdef int32_t[MAX_EVENT_ID] end
+    cdef Py_ssize_t i
+    for i in range(rows.shape[0]):
+        start[rows[i].event_id + 1] += 1
+    for i in range(MAX_EVENT_ID):
+        start[i + 1] += start[i]
+        end[i] = start[i]
+    for i in range(rows.shape[0]):
+        order[end[rows[i].event_id]] = <int32_t>i
+        end[rows[i].event_id] += 1
+    for array in (table, orders, starts):
+        array.flags.writeable = False
+    return orders, starts
