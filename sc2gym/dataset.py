@@ -5,7 +5,8 @@
         logits = model(batch["observations"])                 # (64, 8 + 32, functions)
         loss = cross_entropy(logits[batch["mask"]], batch["actions"][batch["mask"]])
 
-It needs the extra `torch`.
+A run that is to be resumed to the bit gives its DataLoader a `generator` of its own
+(`docs/training.md` says why). It needs the extra `torch`.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ SMALL = {
     "ppo.py": "--threads 1 --num-envs 4 --num-steps 16 --total-steps 1536 --save-every 2",
 }
 UPDATES = 24
+FOUR_UPDATES = {"bc.py": "--updates 4", "ppo.py": "--total-steps 256"}
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,7 @@ def test_killed_and_resumed_to_the_bit(name, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(name, whole))
     chance = random.Random(name)
-    kills = int(os.environ.get("SC2GYM_TEST_KILLS", "2"))
+    kills = int(os.environ.get("SC2GYM_TEST_KILLS", "10"))
     died = 0
     for _ in range(kills):
         process = start(name, killed, "--resume")
@@ -91,6 +92,37 @@ def test_killed_and_resumed_to_the_bit(name, tmp_path):
     if name == "bc.py":
         for file in ("accuracy.csv", "summary.json"):
             assert (killed / file).read_bytes() == (whole / file).read_bytes()
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", sorted(FOUR_UPDATES))
+def test_stopped_after_any_update_and_resumed_to_the_bit(name, tmp_path, monkeypatch):
+    script = load(name)
+    flags = f"--device cpu {SMALL[name]} {FOUR_UPDATES[name]} --save-every 1".split()
+    add, stop_after = script.Curve.add, [0]
+
+    def add_and_stop(curve, update, *values):
+        add(curve, update, *values)
+        if curve.path.name == "loss.csv" and update == stop_after[0]:
+            raise Stopped
+
+    def run(folder, *more):
+        script.main(script.parse([*flags, "--run", str(folder), *more]))
+        return (folder / "loss.csv").read_bytes()
+
+    monkeypatch.setattr(script.Curve, "add", add_and_stop)
+    expected = run(tmp_path / "whole")
+    assert written(tmp_path / "whole" / "loss.csv") == 4 + 1
+    for update in (1, 2, 3):
+        folder = tmp_path / str(update)
+        stop_after[0] = update
+        with pytest.raises(Stopped):
+            run(folder)
+        stop_after[0] = 0
+        assert run(folder, "--resume") == expected, f"stopped after update {update}"
 
 
 def test_cloning_learns_from_the_samples(tmp_path):

@@ -20,7 +20,7 @@ from sc2gym import library, spaces, tracks, vocabulary
 from sc2gym._fast.frame import Frames
 from sc2gym._fast.raster import TrackSource, fill_frame
 from sc2gym._fast.tracks import COMMAND_OP, OP, Tracks, build
-from sc2gym.episode import AIR, GROUND, Episode, unit_classes, episodes
+from sc2gym.episode import AIR, GROUND, Episode, episodes, unit_classes
 from sc2gym.replay import Replay
 from sc2gym.vector import SC2ReplayVectorEnv
 
