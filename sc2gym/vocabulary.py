@@ -401,8 +401,8 @@ def _ability_ids() -> Mapping[str, list[tuple[int, int]]]:
 
 @cache
 def functions_of_abilities() -> npt.NDArray[np.int32]:
-    # (target kind, ability id) -> raw function, the general one where there is one. The API's
-    # own remaps cover abilities that pysc2 does not list.
+    """int32 (kinds of target, abilities): raw functions, the general one where there is one."""
+    # The API's own remaps cover abilities that pysc2 does not list.
     functions = [function for function in raw_functions() if function.ability]
     rows = _ability_rows()
     size = 1 + max(*(f.ability for f in functions), *(max(row[0], row[3]) for row in rows))
