@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sc2gym._fast.tracks import COMMAND_OP, OP, Tracks, build
+from sc2gym._fast.tracks import COMMAND_OP, OP, SEGMENT, Tracks, build
 
 BORN, INIT, DONE, DIED, OWNER, TYPE, POSITION = range(7)
 SELECT, GROUP, COMMAND = range(3)
@@ -159,28 +159,39 @@ def test_the_living_are_those_of_the_slow_model(ops: npt.NDArray[np.void]) -> No
 
 @given(operations())
 @settings(max_examples=100, deadline=None)
-def test_blocks_list_every_segment_that_touches_them_in_order(ops: npt.NDArray[np.void]) -> None:
+def test_blocks_list_the_units_that_live_in_them_in_order(ops: npt.NDArray[np.void]) -> None:
     tracks = follow(ops, int(ops["loop"].max(initial=0)) + 2)
-    still_start, still, changing_start, changing = tracks.blocks
+    starts, firsts = tracks.blocks
     table = tracks.segment_table
-    assert table["end"].max(initial=0) <= (len(still_start) - 1) * 256
-    assert len(changing_start) - 1 == 4 * (len(still_start) - 1)
+    assert table["end"].max(initial=0) <= (len(starts) - 1) * 256
+    for block in range(len(starts) - 1):
+        touches = (table["begin"] < (block + 1) * 256) & (table["end"] > block * 256)
+        rows = np.flatnonzero(touches)
+        _, first = np.unique(table["unit"][rows], return_index=True)
+        assert firsts[starts[block] : starts[block + 1]].tolist() == rows[first].tolist()
 
-    def stays(block: int) -> npt.NDArray[np.bool_]:
-        return (
-            (table["begin"] <= block * 256)
-            & (table["end"] >= (block + 1) * 256)
-            & (table["begin"] + table["moving"].astype(int) <= block * 256)
-            & (table["building"] == 0)
-        )
 
-    for block in range(len(still_start) - 1):
-        listed = still[still_start[block] : still_start[block + 1]]
-        assert listed.tolist() == np.flatnonzero(stays(block)).tolist()
-    for part in range(len(changing_start) - 1):
-        touches = (table["begin"] < (part + 1) * 64) & (table["end"] > part * 64)
-        listed = changing[changing_start[part] : changing_start[part + 1]]
-        assert listed.tolist() == np.flatnonzero(touches & ~stays(part // 4)).tolist()
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([(5, 5, 0)], "segment 0: loops"),
+        ([(-1, 5, 0)], "segment 0: loops"),
+        ([(0, 1 << 30, 0)], "segment 0: loops"),
+        ([(0, 5, 0), (4, 9, 0)], "segment 1: loops"),
+        ([(0, 5, 0), (5, 9, 2)], "segment 1: units"),
+        ([(0, 5, 1), (5, 9, 0)], "segment 1: units"),
+        ([(0, 5, -1)], "segment 0: units"),
+    ],
+)
+def test_segments_from_elsewhere_are_looked_at(
+    rows: list[tuple[int, int, int]], message: str
+) -> None:
+    table = np.zeros(len(rows), SEGMENT)
+    for row, values in zip(table, rows, strict=True):
+        row["begin"], row["end"], row["unit"] = values
+    nothing = np.zeros((0, 4), np.int32), np.zeros(0, np.int32)
+    with pytest.raises(ValueError, match=message):
+        Tracks(table, np.zeros(2, np.int64), np.zeros(2, np.int32), nothing, 0)
 
 
 @st.composite

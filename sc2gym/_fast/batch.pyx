@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 cimport cython
 cimport numpy as cnp
 
-from .frame cimport PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch
+from .frame cimport MAX_NOTES, PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch
 
 import numpy as np
 from gymnasium.error import InvalidAction, ResetNeeded
@@ -85,14 +85,19 @@ cdef class Rules:
         """
         cdef size_t size
         cdef Py_ssize_t i
+        cdef const void** notes
         if self.scratch == NULL:
             size = self.row_sizes()["minimap"]
-            self.scratch = <Scratch*>calloc(num_envs, sizeof(Scratch) + size)
+            self.scratch = <Scratch*>calloc(
+                num_envs, sizeof(Scratch) + MAX_NOTES * sizeof(void*) + size
+            )
             if self.scratch == NULL:
                 raise MemoryError()
             self.num_scratch = num_envs
+            notes = <const void**>(self.scratch + num_envs)
             for i in range(num_envs):
-                self.scratch[i].planes = <uint8_t*>(self.scratch + num_envs) + i * size
+                self.scratch[i].notes = notes + i * MAX_NOTES
+                self.scratch[i].planes = <uint8_t*>(notes + num_envs * MAX_NOTES) + i * size
         return self.scratch if self.num_scratch == num_envs else NULL
 
     cdef double score(

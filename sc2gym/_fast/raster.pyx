@@ -10,9 +10,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from sc2gym._fast.frame cimport (
-    PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch,
+    MAX_NOTES, PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch,
 )
-from sc2gym._fast.tracks cimport BLOCK_LOOPS, MAX_OWNER, PART_LOOPS, Segment, Tracks, place_x, place_y
+from sc2gym._fast.tracks cimport BLOCK_LOOPS, MAX_OWNER, Segment, Tracks, place_x, place_y
 
 import numpy as np
 
@@ -33,7 +33,9 @@ cdef extern from *:
     void unlock(int* flag) noexcept nogil
 
 cdef enum:
-    AHEAD = 6   # members from which the segment is fetched into the cache beforehand
+    AHEAD = 6   # units from which the segment is fetched into the cache beforehand
+    MANY = 64   # units that are painted at a time
+    FRAMES = 32  # for which what stands still is drawn at once, at least
 
 # Layers and columns that tracks can fill, by their ids in `sc2gym.spaces`.
 cdef enum Layer:
@@ -68,11 +70,10 @@ cdef enum:
 
 cdef struct View:
     const Segment* segments
+    const Segment* segments_end
     uint64_t id                 # no other view of the process has it
-    const int32_t* still_start
-    const int32_t* still
-    const int32_t* changing_start
-    const int32_t* changing
+    const int32_t* block_start
+    const int32_t* first
     Py_ssize_t num_blocks
     const int64_t* unit_tags
     const int32_t* unit_births
@@ -120,21 +121,10 @@ cdef inline Py_ssize_t _last(const int32_t* rows, Py_ssize_t count, int stride, 
     return low - 1
 
 
-cdef inline int _clamp(float value, int size) noexcept nogil:
-    cdef int whole
-    if not value > 0:
-        return 0
-    if value >= size:
-        return size - 1
-    whole = <int>value
-    return whole
-
-
-cdef inline float _scale(const View* view, const Layout* layout) noexcept nogil:
-    # As pysc2: the whole map, scaled alike in both directions so that it fits.
-    cdef float x = <float>layout.minimap_width / view.map_width
-    cdef float y = <float>layout.minimap_height / view.map_height
-    return min(x, y)
+cdef inline int _clamp(float value, float last) noexcept nogil:
+    # To a whole number from 0 to `last`; what is not a number is 0.
+    value = value if value > 0 else 0
+    return <int>(value if value < last else last)
 
 
 cdef inline uint8_t _progress(const View* view, const Segment* s, int32_t loop) noexcept nogil:
@@ -148,7 +138,34 @@ cdef inline uint8_t _progress(const View* view, const Segment* s, int32_t loop) 
     return <uint8_t>min(99.0, 100.0 * (loop - view.unit_births[s.unit]) / whole)
 
 
-cdef struct Brush:
+cdef inline bint _lives(const View* view, const Segment** at, int32_t loop) noexcept nogil:
+    # Moves on from a segment of a unit to the one that covers the loop; whether there is one.
+    # The loop is not before the segment, except for a unit that is not born yet.
+    cdef const Segment* s = at[0]
+    while s.end <= loop and s + 1 < view.segments_end and s[1].unit == s.unit:
+        s += 1
+    at[0] = s
+    return s.begin <= loop < s.end
+
+
+cdef const Segment* _find(const View* view, Py_ssize_t block, int32_t unit, int32_t loop
+                          ) noexcept nogil:
+    # Where a unit is at a loop of the block; NULL where it does not live then.
+    cdef Py_ssize_t low = view.block_start[block], high = view.block_start[block + 1], middle
+    cdef const Segment* s
+    while low < high:
+        middle = (low + high) >> 1
+        if view.segments[view.first[middle]].unit < unit:
+            low = middle + 1
+        else:
+            high = middle
+    if low == view.block_start[block + 1]:
+        return NULL
+    s = &view.segments[view.first[low]]
+    return s if s.unit == unit and _lives(view, &s, loop) else NULL
+
+
+cdef struct Canvas:
     # The planes that units are drawn into; NULL where a layer is not wanted.
     uint8_t* owner
     uint8_t* relation
@@ -158,228 +175,312 @@ cdef struct Brush:
     uint8_t* selected
     uint8_t* camera
     uint8_t* alerts
+    int width, height           # in pixels
+    float right, bottom         # the last column and line
+    size_t size                 # of a plane
+    float scale                 # pixels a cell
+    bint large                  # whether some units cover more than a pixel
 
 
-cdef void _planes(const Layout* layout, uint8_t* minimap, Brush* brush) noexcept nogil:
-    cdef Py_ssize_t size = <Py_ssize_t>layout.minimap_height * layout.minimap_width
+cdef Canvas _canvas(const View* view, const Layout* layout, uint8_t* minimap) noexcept nogil:
+    cdef Canvas canvas
     cdef uint8_t* plane = minimap
     cdef int i
-    memset(brush, 0, sizeof(Brush))
+    memset(&canvas, 0, sizeof(Canvas))
+    canvas.width, canvas.height = layout.minimap_width, layout.minimap_height
+    canvas.right, canvas.bottom = canvas.width - 1, canvas.height - 1
+    canvas.size = <size_t>canvas.width * canvas.height
+    # As pysc2: the whole map, scaled alike in both directions so that it fits.
+    canvas.scale = min(<float>canvas.width / view.map_width,
+                       <float>canvas.height / view.map_height)
+    canvas.large = view.largest_radius * canvas.scale >= 1
     for i in range(layout.num_layers):
         if layout.layers[i] == PLAYER_ID:
-            brush.owner = plane
+            canvas.owner = plane
         elif layout.layers[i] == PLAYER_RELATIVE:
-            brush.relation = plane
+            canvas.relation = plane
         elif layout.layers[i] == UNIT_DENSITY:
-            brush.density = plane
+            canvas.density = plane
         elif layout.layers[i] == BUILD_PROGRESS:
-            brush.progress = plane
+            canvas.progress = plane
         elif layout.layers[i] == UNIT_CLASS:
-            brush.kind = plane
+            canvas.kind = plane
         elif layout.layers[i] == SELECTED:
-            brush.selected = plane
+            canvas.selected = plane
         elif layout.layers[i] == CAMERA:
-            brush.camera = plane
+            canvas.camera = plane
         elif layout.layers[i] == ALERTS:
-            brush.alerts = plane
-        plane += size
+            canvas.alerts = plane
+        plane += canvas.size
+    return canvas
 
 
-cdef inline void _raise_to(uint8_t* plane, int pixel, uint8_t value) noexcept nogil:
-    if plane != NULL and plane[pixel] < value:
-        plane[pixel] = value
+cdef struct Dot:
+    # What a unit shows: the pixel that it is at, and its values there.
+    int pixel
+    int32_t unit
+    uint8_t owner
+    uint8_t relation
+    uint8_t kind
+    uint8_t progress
 
 
-cdef inline void _paint_pixel(const View* view, const Segment* s, int32_t loop, int pixel,
-                              const Brush* brush) noexcept nogil:
-    # Where units share a pixel the highest value shows. So it does not matter which is drawn
-    # first, and what stands still can be drawn once for many frames.
-    _raise_to(brush.relation, pixel, view.relation[s.owner])
-    _raise_to(brush.kind, pixel, view.type_class[s.type])
-    if brush.owner != NULL:
-        _raise_to(brush.owner, pixel, 16 if s.owner == 0 else s.owner)
-    if brush.progress != NULL and s.building:
-        _raise_to(brush.progress, pixel, _progress(view, s, loop))
+cdef struct Dots:
+    int count
+    Dot[MANY] dot
 
 
-cdef inline int _pixel(const View* view, const Segment* s, int32_t loop, const Layout* layout,
-                       float scale) noexcept nogil:
+cdef inline int _pixel(const View* view, const Canvas* canvas, const Segment* s, int32_t loop
+                       ) noexcept nogil:
     return (
-        _clamp((view.map_height - place_y(s, loop)) * scale, layout.minimap_height)
-        * layout.minimap_width + _clamp(place_x(s, loop) * scale, layout.minimap_width)
+        _clamp((view.map_height - place_y(s, loop)) * canvas.scale, canvas.bottom) * canvas.width
+        + _clamp(place_x(s, loop) * canvas.scale, canvas.right)
     )
 
 
-cdef inline void _paint(const View* view, const Segment* s, int32_t loop, int pixel,
-                        const Layout* layout, float scale, bint large, const Brush* brush
-                        ) noexcept nogil:
-    if brush.density != NULL:
-        brush.density[pixel] += brush.density[pixel] < 255
-    if large and view.type_radius[s.type] * scale >= 1:
-        _paint_square(view, s, loop, pixel, layout, scale, brush)
-    else:
-        _paint_pixel(view, s, loop, pixel, brush)
+cdef inline void _add(Dots* dots, const View* view, const Canvas* canvas, const Segment* s,
+                      int32_t loop) noexcept nogil:
+    cdef Dot* dot = &dots.dot[dots.count]
+    dots.count += 1
+    dot.pixel = _pixel(view, canvas, s, loop)
+    dot.unit = s.unit
+    dot.owner = 16 if s.owner == 0 else s.owner
+    dot.relation = view.relation[s.owner]
+    dot.kind = view.type_class[s.type]
+    dot.progress = _progress(view, s, loop) if s.building else 0
+    if canvas.large and view.type_radius[s.type] * canvas.scale >= 1:
+        _paint_square(canvas, dot, <int>(view.type_radius[s.type] * canvas.scale))
 
 
-cdef void _paint_square(const View* view, const Segment* s, int32_t loop, int pixel,
-                        const Layout* layout, float scale, const Brush* brush) noexcept nogil:
+cdef inline void _raise_to(uint8_t* pixel, uint8_t value) noexcept nogil:
+    pixel[0] = max(pixel[0], value)
+
+
+cdef void _paint_square(const Canvas* canvas, const Dot* dot, int half) noexcept nogil:
     # What covers more than a pixel covers a square.
-    cdef int width = layout.minimap_width
-    cdef int half = <int>(view.type_radius[s.type] * scale)
-    cdef int x = pixel % width, y = pixel // width, row, column
-    for row in range(max(y - half, 0), min(y + half, layout.minimap_height - 1) + 1):
-        for column in range(max(x - half, 0), min(x + half, width - 1) + 1):
-            _paint_pixel(view, s, loop, row * width + column, brush)
+    cdef int x = dot.pixel % canvas.width, y = dot.pixel // canvas.width, row, i
+    cdef int left = max(x - half, 0), right = min(x + half, canvas.width - 1)
+    for row in range(max(y - half, 0), min(y + half, canvas.height - 1) + 1):
+        for i in range(row * canvas.width + left, row * canvas.width + right + 1):
+            if canvas.owner != NULL:
+                _raise_to(&canvas.owner[i], dot.owner)
+            if canvas.relation != NULL:
+                _raise_to(&canvas.relation[i], dot.relation)
+            if canvas.kind != NULL:
+                _raise_to(&canvas.kind[i], dot.kind)
+            if canvas.progress != NULL:
+                _raise_to(&canvas.progress[i], dot.progress)
+
+
+cdef void _paint(const Canvas* canvas, Dots* dots) noexcept nogil:
+    # Where units share a pixel the highest value shows. So it does not matter which is drawn
+    # first, and what stands still can be drawn once for many frames.
+    cdef const Dot* dot = dots.dot
+    cdef uint8_t* pixel
+    cdef int i
+    if canvas.density != NULL:
+        for i in range(dots.count):
+            pixel = &canvas.density[dot[i].pixel]
+            pixel[0] += pixel[0] < 255
+    if canvas.relation != NULL:
+        for i in range(dots.count):
+            _raise_to(&canvas.relation[dot[i].pixel], dot[i].relation)
+    if canvas.kind != NULL:
+        for i in range(dots.count):
+            _raise_to(&canvas.kind[dot[i].pixel], dot[i].kind)
+    if canvas.owner != NULL:
+        for i in range(dots.count):
+            _raise_to(&canvas.owner[dot[i].pixel], dot[i].owner)
+    if canvas.progress != NULL:
+        for i in range(dots.count):
+            _raise_to(&canvas.progress[dot[i].pixel], dot[i].progress)
 
 
 cdef void _draw_units(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
                       const Row* row) noexcept nogil:
-    cdef size_t size = layout.num_layers * layout.minimap_height * layout.minimap_width
-    cdef Py_ssize_t i, part = loop // PART_LOOPS
-    cdef float scale = _scale(view, layout)
-    cdef bint large = view.largest_radius * scale >= 1
-    cdef Py_ssize_t last = view.changing_start[part + 1] - 1
-    cdef int pixel
-    cdef const Segment* s
+    cdef Canvas canvas = _canvas(view, layout, row.minimap)
     cdef Scratch* scratch = row.scratch
-    cdef const int32_t* selected
-    cdef const int32_t* selected_end
-    cdef Brush brush
-    _planes(layout, row.minimap, &brush)
-    if scratch != NULL and not try_lock(&scratch.busy):
-        scratch = NULL
-    if scratch != NULL and scratch.owner == view.id and scratch.part == block:
-        memcpy(row.minimap, scratch.planes, size)
+    cdef bint mine = scratch != NULL and try_lock(&scratch.busy)
+    if mine and _is_prepared(view, block, loop, layout, scratch):
+        _draw_changing(view, &canvas, block, loop, layout, row.minimap, scratch)
     else:
-        memset(row.minimap, 0, size)
-        for i in range(view.still_start[block], view.still_start[block + 1]):
-            s = &view.segments[view.still[i]]
-            pixel = _pixel(view, s, loop, layout, scale)
-            _paint(view, s, loop, pixel, layout, scale, large, &brush)
-        if scratch != NULL:
-            memcpy(scratch.planes, row.minimap, size)
-            scratch.owner, scratch.part = view.id, <int32_t>block
-    if scratch != NULL:
+        _draw_all(view, &canvas, block, loop, layout, row.minimap)
+    if mine:
         unlock(&scratch.busy)
-    selected = selected_end = NULL
-    if brush.selected != NULL:
-        _selection(view, loop, &selected, &selected_end)
-    for i in range(view.changing_start[part], last + 1):
-        s = &view.segments[view.changing[i]]
-        prefetch(&view.segments[view.changing[min(i + AHEAD, last)]])
-        if loop < s.begin or loop >= s.end:
-            continue
-        pixel = _pixel(view, s, loop, layout, scale)
-        _paint(view, s, loop, pixel, layout, scale, large, &brush)
-        # Members and selection are both in order of birth. What is selected and not met on
-        # the way stands still.
-        while selected < selected_end and selected[0] <= s.unit:
-            if selected[0] == s.unit:
-                brush.selected[pixel] = 1
-            else:
-                _select_still(view, block, selected[0], loop, layout, scale, brush.selected)
-            selected += 1
-    while selected < selected_end:
-        _select_still(view, block, selected[0], loop, layout, scale, brush.selected)
-        selected += 1
-    if brush.camera != NULL:
-        _draw_camera(view, loop, layout, brush.camera)
-    if brush.alerts != NULL:
-        _draw_losses(view, loop, layout, brush.alerts)
+    if canvas.camera != NULL:
+        _draw_camera(view, &canvas, loop)
+    if canvas.alerts != NULL:
+        _draw_losses(view, &canvas, loop)
 
 
-cdef inline void _selection(const View* view, int32_t loop, const int32_t** first,
-                            const int32_t** end) noexcept nogil:
-    # The ordinals of what the player has selected, ascending.
-    cdef Py_ssize_t row = _last(view.selections, view.num_selections, 3, loop)
-    if row < 0:
-        first[0] = end[0] = NULL
-        return
-    first[0] = view.selected + view.selections[3 * row + 1]
-    end[0] = first[0] + view.selections[3 * row + 2]
-
-
-cdef void _select_still(const View* view, Py_ssize_t block, int32_t unit, int32_t loop,
-                        const Layout* layout, float scale, uint8_t* plane) noexcept nogil:
-    # Finds a unit among those that stand still all through the block; it may be dead.
-    cdef Py_ssize_t low = view.still_start[block], high = view.still_start[block + 1], middle
+cdef void _draw_all(const View* view, const Canvas* canvas, Py_ssize_t block, int32_t loop,
+                    const Layout* layout, uint8_t* minimap) noexcept nogil:
+    cdef Py_ssize_t i, last = view.block_start[block + 1] - 1
     cdef const Segment* s
-    while low < high:
-        middle = (low + high) >> 1
-        if view.segments[view.still[middle]].unit < unit:
-            low = middle + 1
+    cdef Selection selection = _selection(view, loop)
+    cdef Dots dots
+    dots.count = 0
+    memset(minimap, 0, layout.num_layers * canvas.size)
+    for i in range(view.block_start[block], last + 1):
+        prefetch(&view.segments[view.first[min(i + AHEAD, last)]])
+        s = &view.segments[view.first[i]]
+        if _lives(view, &s, loop):
+            _add(&dots, view, canvas, s, loop)
+            if dots.count == MANY:
+                _paint(canvas, &dots)
+                _paint_selected(view, canvas, block, loop, &dots, &selection)
+                dots.count = 0
+    _paint(canvas, &dots)
+    _paint_selected(view, canvas, block, loop, &dots, &selection)
+
+
+cdef bint _is_prepared(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
+                       Scratch* scratch) noexcept nogil:
+    # Whether the lane's scratch memory holds what stands still at this loop; for frames that
+    # follow each other closely that is seen to.
+    cdef int32_t pace = loop - scratch.loop, loops = 1
+    cdef bint follows = scratch.owner == view.id
+    scratch.owner, scratch.loop = view.id, loop
+    if follows and pace >= 0 and loop < scratch.end:
+        return True
+    scratch.end = 0
+    if not follows or not 0 < pace <= BLOCK_LOOPS // FRAMES:
+        return False
+    while loops < pace * FRAMES:
+        loops *= 2
+    return _prepare(view, block, loop, (loop // loops + 1) * loops, layout, scratch)
+
+
+cdef bint _prepare(const View* view, Py_ssize_t block, int32_t loop, int32_t end,
+                   const Layout* layout, Scratch* scratch) noexcept nogil:
+    # Draws what stands still until `end`, in the same block, and notes what else lives until
+    # then: a unit by its segment at the loop, or by its first. False where that is too much.
+    cdef Canvas canvas = _canvas(view, layout, scratch.planes)
+    cdef Py_ssize_t i, last = view.block_start[block + 1] - 1
+    cdef const Segment* s
+    cdef bint lives
+    cdef Dots dots
+    dots.count = 0
+    scratch.count = 0
+    memset(scratch.planes, 0, layout.num_layers * canvas.size)
+    for i in range(view.block_start[block], last + 1):
+        prefetch(&view.segments[view.first[min(i + AHEAD, last)]])
+        s = &view.segments[view.first[i]]
+        lives = _lives(view, &s, loop)
+        if lives and s.end >= end and s.begin + s.moving <= loop and not s.building:
+            _add(&dots, view, &canvas, s, loop)
+            if dots.count == MANY:
+                _paint(&canvas, &dots)
+                dots.count = 0
+        elif lives or loop < s.begin < end:
+            if scratch.count == MAX_NOTES:
+                return False
+            scratch.notes[scratch.count] = s
+            scratch.count += 1
+    _paint(&canvas, &dots)
+    scratch.end = end
+    return True
+
+
+cdef void _draw_changing(const View* view, const Canvas* canvas, Py_ssize_t block, int32_t loop,
+                         const Layout* layout, uint8_t* minimap, Scratch* scratch
+                         ) noexcept nogil:
+    cdef const Segment** units = <const Segment**>scratch.notes
+    cdef Selection selection = _selection(view, loop)
+    cdef size_t plane
+    cdef int i
+    cdef Dots dots
+    for i in range(layout.num_layers):
+        plane = i * canvas.size
+        if layout.layers[i] in (PLAYER_ID, PLAYER_RELATIVE, UNIT_DENSITY, UNIT_CLASS):
+            memcpy(minimap + plane, scratch.planes + plane, canvas.size)
         else:
-            high = middle
-    if low < view.still_start[block + 1]:
-        s = &view.segments[view.still[low]]
-        if s.unit == unit:
-            plane[_pixel(view, s, loop, layout, scale)] = 1
+            memset(minimap + plane, 0, canvas.size)
+    dots.count = 0
+    for i in range(scratch.count):
+        if _lives(view, &units[i], loop):
+            _add(&dots, view, canvas, units[i], loop)
+            if dots.count == MANY:
+                _paint(canvas, &dots)
+                _paint_selected(view, canvas, block, loop, &dots, &selection)
+                dots.count = 0
+    _paint(canvas, &dots)
+    _paint_selected(view, canvas, block, loop, &dots, &selection)
+    if canvas.selected != NULL:
+        while selection.next < selection.end:
+            _draw_selected(view, canvas, block, loop, selection.next[0])
+            selection.next += 1
 
 
-cdef void _draw_camera(const View* view, int32_t loop, const Layout* layout, uint8_t* plane
-                       ) noexcept nogil:
+cdef void _paint_selected(const View* view, const Canvas* canvas, Py_ssize_t block, int32_t loop,
+                          const Dots* dots, Selection* selection) noexcept nogil:
+    cdef int i
+    if canvas.selected == NULL:
+        return
+    for i in range(dots.count):
+        # What is selected and not met on the way stands still, or is dead.
+        while selection.next < selection.end and selection.next[0] < dots.dot[i].unit:
+            _draw_selected(view, canvas, block, loop, selection.next[0])
+            selection.next += 1
+        if selection.next < selection.end and selection.next[0] == dots.dot[i].unit:
+            canvas.selected[dots.dot[i].pixel] = 1
+            selection.next += 1
+
+
+cdef void _draw_selected(const View* view, const Canvas* canvas, Py_ssize_t block, int32_t loop,
+                         int32_t unit) noexcept nogil:
+    cdef const Segment* s = _find(view, block, unit, loop)
+    if s != NULL:
+        canvas.selected[_pixel(view, canvas, s, loop)] = 1
+
+
+cdef struct Selection:
+    # The ordinals of what the player has selected, ascending, as far as they were not met yet.
+    const int32_t* next
+    const int32_t* end
+
+
+cdef inline Selection _selection(const View* view, int32_t loop) noexcept nogil:
+    cdef Selection selection
+    cdef Py_ssize_t row = _last(view.selections, view.num_selections, 3, loop)
+    selection.next = selection.end = NULL
+    if row >= 0:
+        selection.next = view.selected + view.selections[3 * row + 1]
+        selection.end = selection.next + view.selections[3 * row + 2]
+    return selection
+
+
+cdef inline bint _is_selected(Selection* selection, int32_t unit) noexcept nogil:
+    # For units in order of birth.
+    while selection.next < selection.end and selection.next[0] < unit:
+        selection.next += 1
+    return selection.next < selection.end and selection.next[0] == unit
+
+
+cdef void _draw_camera(const View* view, const Canvas* canvas, int32_t loop) noexcept nogil:
     cdef Py_ssize_t row = _last(view.camera_loops, view.num_cameras, 1, loop)
-    cdef float scale = _scale(view, layout), x, y
+    cdef float x, y
     cdef int left, right, top, bottom, line
     if row < 0:
         return
     x, y = view.cameras[2 * row], view.map_height - view.cameras[2 * row + 1]
-    left = _clamp((x - CAMERA_HALF_WIDTH) * scale, layout.minimap_width)
-    right = _clamp((x + CAMERA_HALF_WIDTH) * scale, layout.minimap_width)
-    top = _clamp((y - CAMERA_HALF_HEIGHT) * scale, layout.minimap_height)
-    bottom = _clamp((y + CAMERA_HALF_HEIGHT) * scale, layout.minimap_height)
+    left = _clamp((x - CAMERA_HALF_WIDTH) * canvas.scale, canvas.right)
+    right = _clamp((x + CAMERA_HALF_WIDTH) * canvas.scale, canvas.right)
+    top = _clamp((y - CAMERA_HALF_HEIGHT) * canvas.scale, canvas.bottom)
+    bottom = _clamp((y + CAMERA_HALF_HEIGHT) * canvas.scale, canvas.bottom)
     for line in range(top, bottom + 1):
-        memset(plane + line * layout.minimap_width + left, 1, right - left + 1)
+        memset(canvas.camera + line * canvas.width + left, 1, right - left + 1)
 
 
-cdef void _draw_losses(const View* view, int32_t loop, const Layout* layout, uint8_t* plane
-                       ) noexcept nogil:
+cdef void _draw_losses(const View* view, const Canvas* canvas, int32_t loop) noexcept nogil:
     cdef Py_ssize_t row = _last(view.losses, view.num_losses, 3, loop)
-    cdef float scale = _scale(view, layout)
     while row >= 0 and view.losses[3 * row] > loop - ALERT_LOOPS:
-        plane[
-            _clamp((view.map_height - <float>view.losses[3 * row + 2] - 0.5) * scale,
-                   layout.minimap_height) * layout.minimap_width
-            + _clamp((view.losses[3 * row + 1] + 0.5) * scale, layout.minimap_width)
+        canvas.alerts[
+            _clamp((view.map_height - <float>view.losses[3 * row + 2] - 0.5) * canvas.scale,
+                   canvas.bottom) * canvas.width
+            + _clamp((view.losses[3 * row + 1] + 0.5) * canvas.scale, canvas.right)
         ] = 1
         row -= 1
-
-
-cdef struct Walk:
-    # The living units of a loop in order of birth: two runs of members, merged.
-    Py_ssize_t still
-    Py_ssize_t still_end
-    Py_ssize_t changing
-    Py_ssize_t changing_end
-
-
-cdef const Segment* _next(const View* view, Walk* walk, int32_t loop) noexcept nogil:
-    cdef const Segment* s = NULL
-    cdef const Segment* other
-    while walk.changing < walk.changing_end:
-        s = &view.segments[view.changing[walk.changing]]
-        if s.begin <= loop < s.end:
-            break
-        walk.changing += 1
-    if walk.still == walk.still_end:
-        if walk.changing == walk.changing_end:
-            return NULL
-        walk.changing += 1
-        return s
-    other = &view.segments[view.still[walk.still]]
-    if walk.changing < walk.changing_end and s.unit < other.unit:
-        walk.changing += 1
-        return s
-    walk.still += 1
-    return other
-
-
-cdef Walk _walk(const View* view, Py_ssize_t block, int32_t loop) noexcept nogil:
-    cdef Walk walk
-    cdef Py_ssize_t part = loop // PART_LOOPS
-    walk.still, walk.still_end = view.still_start[block], view.still_start[block + 1]
-    walk.changing, walk.changing_end = view.changing_start[part], view.changing_start[part + 1]
-    return walk
 
 
 cdef float _cell(const View* view, const Segment* s, int32_t loop, int column, bint chosen
@@ -405,21 +506,19 @@ cdef float _cell(const View* view, const Segment* s, int32_t loop, int column, b
 
 cdef void _list(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
                 const Row* row) noexcept nogil:
+    cdef Py_ssize_t i
     cdef int count = 0, c
     cdef bint chosen
     cdef const Segment* s
     cdef float* cell = row.units
-    cdef Walk walk = _walk(view, block, loop)
-    cdef const int32_t* selected = NULL
-    cdef const int32_t* selected_end = NULL
-    _selection(view, loop, &selected, &selected_end)
-    while count < layout.max_units:
-        s = _next(view, &walk, loop)
-        if s == NULL:
+    cdef Selection selection = _selection(view, loop)
+    for i in range(view.block_start[block], view.block_start[block + 1]):
+        s = &view.segments[view.first[i]]
+        if not _lives(view, &s, loop):
+            continue
+        if count == layout.max_units:
             break
-        while selected < selected_end and selected[0] < s.unit:
-            selected += 1
-        chosen = selected < selected_end and selected[0] == s.unit
+        chosen = _is_selected(&selection, s.unit)
         if row.unit_tags != NULL:
             row.unit_tags[count] = view.unit_tags[s.unit]
         if cell != NULL:
@@ -443,22 +542,17 @@ cdef void _end_list(int count, const Layout* layout, const Row* row) noexcept no
 
 cdef void _player(const View* view, Py_ssize_t block, int32_t loop, int32_t* player
                   ) noexcept nogil:
-    cdef Py_ssize_t row = _last(view.stat_loops, view.num_stats, 1, loop)
+    cdef Py_ssize_t row = _last(view.stat_loops, view.num_stats, 1, loop), i
     cdef const Segment* s
-    cdef int i
     cdef uint8_t of_class
-    cdef Walk walk
     for i in range(PLAYER_FIELDS):
         player[i] = view.stats[row * PLAYER_FIELDS + i] if row >= 0 else 0
     player[8] = player[9] = player[10] = 0
     if block < 0:
         return
-    walk = _walk(view, block, loop)
-    while True:
-        s = _next(view, &walk, loop)
-        if s == NULL:
-            return
-        if view.relation[s.owner] == SELF and not s.building:
+    for i in range(view.block_start[block], view.block_start[block + 1]):
+        s = &view.segments[view.first[i]]
+        if _lives(view, &s, loop) and view.relation[s.owner] == SELF and not s.building:
             of_class = view.type_class[s.type]
             player[8] += view.first_army_class <= of_class <= view.last_army_class
             player[9] += s.type == view.warp_gate
@@ -526,13 +620,12 @@ cdef class TrackSource(FrameSource):
         self.tracks = tracks
         self.kept = (types, relation, stats, upgrades, cameras, selections, losses)
         view.segments = tracks.segments
+        view.segments_end = tracks.segments + tracks.num_segments
         global _views
         _views += 1
         view.id = _views
-        view.still_start = tracks.still_start
-        view.still = tracks.still
-        view.changing_start = tracks.changing_start
-        view.changing = tracks.changing
+        view.block_start = tracks.block_start
+        view.first = tracks.first
         view.num_blocks = tracks.num_blocks
         cdef const int64_t[::1] unit_tags = tracks.unit_tags
         view.unit_tags = &unit_tags[0] if unit_tags.shape[0] else NULL

@@ -3,8 +3,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
 
 cdef enum:
-    BLOCK_LOOPS = 256       # loops that share a list of what does not change within them
-    PART_LOOPS = 64         # loops that share a list of what does; parts of a block
+    BLOCK_LOOPS = 256       # loops that share a list of the units that live within them
     MAX_OWNER = 16          # player ids are 0 (nobody) to 15; 16 stands for any other
 
 cdef enum:
@@ -73,13 +72,11 @@ cdef inline float place_y(const Segment* s, int32_t loop) noexcept nogil:
 cdef class Tracks:
     # Owned arrays behind plain pointers, so that frames are filled without the GIL.
     cdef const Segment* segments
-    # Of block b: still[still_start[b]:still_start[b + 1]], the segments that stay as they are
-    # all through it. Of part p: changing[changing_start[p]:changing_start[p + 1]], the other
-    # segments that touch it. Both are in order of birth.
-    cdef const int32_t* still_start
-    cdef const int32_t* still
-    cdef const int32_t* changing_start
-    cdef const int32_t* changing
+    cdef Py_ssize_t num_segments
+    # Of block b: first[block_start[b]:block_start[b + 1]], of every unit that lives in it, in
+    # order of birth, the first segment that touches it. The unit's next ones follow that one.
+    cdef const int32_t* block_start
+    cdef const int32_t* first
     cdef Py_ssize_t num_blocks
     cdef readonly object segment_table
     cdef readonly object unit_tags

@@ -6,8 +6,8 @@ fight, every 240 loops. In between, units go where their player sent them: selec
 groups are followed, and a command with a target gives the selected units a velocity towards it.
 Nothing at a loop depends on anything later, and commands count from the loop after theirs.
 
-Checks are off: `_check` looks once at all that the kernels index by, and `_blocks` at the loops
-of segments that come from elsewhere.
+Checks are off: `_check` looks once at all that the kernels index by, and `_blocks` at the units
+and loops of segments, which may come from elsewhere.
 """
 
 from libc.math cimport ceil, fabs, sqrt
@@ -27,6 +27,7 @@ cdef enum:
     SELECTION = 10
     MAX_MEMBERS = 1 << 26       # a long game of many units has a thousandth of that
     MAX_LOOP = 1 << 24          # so that loops can be added without a thought
+    MAX_END = MAX_LOOP + 1      # of a segment
 
 # What kind of tracker event an operation is. Positions come as one operation a unit.
 cdef enum:
@@ -614,18 +615,15 @@ cdef class Tracks:
         self.bad_references = bad_references
         for array in (segment_table, unit_tags, unit_births, *selections):
             array.flags.writeable = False
-        self.blocks = _blocks(segment_table)
+        self.blocks = _blocks(segment_table, min(len(unit_tags), len(unit_births)))
         cdef const Segment[::1] segments = segment_table
-        cdef const int32_t[::1] still_start = self.blocks[0]
-        cdef const int32_t[::1] still = self.blocks[1]
-        cdef const int32_t[::1] changing_start = self.blocks[2]
-        cdef const int32_t[::1] changing = self.blocks[3]
+        cdef const int32_t[::1] block_start = self.blocks[0]
+        cdef const int32_t[::1] first = self.blocks[1]
+        self.num_segments = segments.shape[0]
         self.segments = &segments[0] if segments.shape[0] else NULL
-        self.still_start = &still_start[0]
-        self.still = &still[0] if still.shape[0] else NULL
-        self.changing_start = &changing_start[0]
-        self.changing = &changing[0] if changing.shape[0] else NULL
-        self.num_blocks = still_start.shape[0] - 1
+        self.block_start = &block_start[0]
+        self.first = &first[0] if first.shape[0] else NULL
+        self.num_blocks = block_start.shape[0] - 1
 
     def __reduce__(self):
         return Tracks, (self.segment_table, self.unit_tags, self.unit_births, self.selections,
@@ -657,59 +655,48 @@ cdef class Tracks:
         return sum(array.nbytes for array in arrays)
 
 
-cdef inline bint _is_still(const Segment* s, Py_ssize_t block) noexcept nogil:
-    # The same all through the block: nothing begins, ends, moves or is built.
-    cdef Py_ssize_t first = block * BLOCK_LOOPS
-    return (
-        s.begin <= first and s.end >= first + BLOCK_LOOPS
-        and s.begin + s.moving <= first and not s.building
-    )
-
-
-cdef tuple _blocks(segment_table):
-    # Which segments a frame has to look at: those still all through its block, and those that
-    # touch its part of the block and are not; for each where the runs start, then the runs.
+cdef tuple _blocks(segment_table, Py_ssize_t num_units):
+    # The units that a frame has to look at, each by the first of its segments that touches the
+    # frame's block: where the runs start, then the runs. Most segments touch only a block that
+    # their unit is listed in already.
     cdef const Segment[::1] segments = segment_table
     cdef const Segment* s
-    cdef Py_ssize_t i, block, part, num_blocks = 0
-    cdef Py_ssize_t parts = BLOCK_LOOPS // PART_LOOPS
+    cdef Py_ssize_t i, block, listed = -1, num_blocks = 0
+    cdef int32_t unit = -1, free_from = 0
     for i in range(segments.shape[0]):
-        if not 0 <= segments[i].begin < segments[i].end:
+        s = &segments[i]
+        if i == 0 or s.unit != unit:
+            if not unit < s.unit < num_units:
+                raise ValueError(f"segment {i}: units must ascend")
+            unit, free_from = s.unit, 0
+        if not free_from <= s.begin < s.end <= MAX_END:
             raise ValueError(f"segment {i}: loops must ascend")
-        num_blocks = max(num_blocks, (segments[i].end - 1) // BLOCK_LOOPS + 1)
-    still_starts = np.zeros(num_blocks + 1, np.int32)
-    changing_starts = np.zeros(num_blocks * parts + 1, np.int32)
-    cdef int32_t[::1] still_start = still_starts
-    cdef int32_t[::1] changing_start = changing_starts
+        free_from = s.end
+        num_blocks = max(num_blocks, (s.end - 1) // BLOCK_LOOPS + 1)
+    starts = np.zeros(num_blocks + 1, np.int32)
+    cdef int32_t[::1] start = starts
+    unit = -1
     for i in range(segments.shape[0]):
         s = &segments[i]
-        for block in range(s.begin // BLOCK_LOOPS, (s.end - 1) // BLOCK_LOOPS + 1):
-            if _is_still(s, block):
-                still_start[block + 1] += 1
-                continue
-            for part in range(max(s.begin // PART_LOOPS, block * parts),
-                              min((s.end - 1) // PART_LOOPS + 1, (block + 1) * parts)):
-                changing_start[part + 1] += 1
-    _sum_up(still_start)
-    _sum_up(changing_start)
-    stills = np.empty(still_start[num_blocks], np.int32)
-    changings = np.empty(changing_start[num_blocks * parts], np.int32)
-    cdef int32_t[::1] still = stills
-    cdef int32_t[::1] changing = changings
-    cdef int32_t[::1] still_end = still_starts.copy()
-    cdef int32_t[::1] changing_end = changing_starts.copy()
+        if s.unit != unit:
+            unit, listed = s.unit, -1
+        for block in range(max(s.begin // BLOCK_LOOPS, listed + 1), (s.end - 1) // BLOCK_LOOPS + 1):
+            start[block + 1] += 1
+            listed = block
+    _sum_up(start)
+    firsts = np.empty(start[num_blocks], np.int32)
+    cdef int32_t[::1] first = firsts
+    cdef int32_t[::1] end = starts.copy()
+    unit = -1
     for i in range(segments.shape[0]):
         s = &segments[i]
-        for block in range(s.begin // BLOCK_LOOPS, (s.end - 1) // BLOCK_LOOPS + 1):
-            if _is_still(s, block):
-                still[still_end[block]] = i
-                still_end[block] += 1
-                continue
-            for part in range(max(s.begin // PART_LOOPS, block * parts),
-                              min((s.end - 1) // PART_LOOPS + 1, (block + 1) * parts)):
-                changing[changing_end[part]] = i
-                changing_end[part] += 1
-    return still_starts, stills, changing_starts, changings
+        if s.unit != unit:
+            unit, listed = s.unit, -1
+        for block in range(max(s.begin // BLOCK_LOOPS, listed + 1), (s.end - 1) // BLOCK_LOOPS + 1):
+            first[end[block]] = i
+            end[block] += 1
+            listed = block
+    return starts, firsts
 
 
 cdef _sum_up(int32_t[::1] counts):
