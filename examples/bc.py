@@ -310,10 +310,7 @@ def main(args: Args) -> dict[str, Any]:
 
     began, waited = time.perf_counter(), 0.0
     with checkpoint.every(file, steps=args.save_every, **parts) as saver:
-        # With a generator of its own: it draws a seed whenever it begins, and from torch's that
-        # would be one draw more in a run that was resumed.
-        loader = DataLoader(train, args.batch_size, pin_memory=is_cuda, generator=torch.Generator())
-        batches = iter(loader)
+        batches = iter(DataLoader(train, args.batch_size, pin_memory=is_cuda))
         for update in range(done + 1, args.updates + 1):
             asked = time.perf_counter()
             batch = next(batches)

@@ -165,6 +165,8 @@ def load(
     # What does not fit at all is found before anything is touched.
     for name, part in given.items():
         _check(checkpoint, name, part)
+    if random:
+        _put_random_states(checkpoint)
     for name, part in given.items():
         try:
             _load_state(part, checkpoint.parts[name])
@@ -174,11 +176,8 @@ def load(
         for problem in problems:
             warnings.warn(f"{checkpoint.path}: {name}: {problem}", stacklevel=_outside())
     if random:
-        # Last, since loading can use random numbers.
-        try:
-            _set_random_states(checkpoint._random)
-        except Exception as error:
-            raise CheckpointError(f"{checkpoint.path}: random states: {error}") from error
+        # Again, since loading can use random numbers. Parts may look at the states, though.
+        _put_random_states(checkpoint)
     return replace(checkpoint, parts={}, _random={}, _wrappers={})
 
 
@@ -574,6 +573,13 @@ def _random_states() -> dict[str, Any]:
         # Only where it is in use: asking would begin its use.
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
     }
+
+
+def _put_random_states(checkpoint: Checkpoint) -> None:
+    try:
+        _set_random_states(checkpoint._random)
+    except Exception as error:
+        raise CheckpointError(f"{checkpoint.path}: random states: {error}") from error
 
 
 def _set_random_states(states: Mapping[str, Any]) -> None:

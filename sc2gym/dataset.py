@@ -5,8 +5,7 @@
         logits = model(batch["observations"])                 # (64, 8 + 32, functions)
         loss = cross_entropy(logits[batch["mask"]], batch["actions"][batch["mask"]])
 
-A run that is to be resumed to the bit gives its DataLoader a `generator` of its own
-(`docs/training.md` says why). It needs the extra `torch`.
+It needs the extra `torch`.
 """
 
 from __future__ import annotations
@@ -77,7 +76,9 @@ class ReplayDataset(_Base):
 
     `state_dict` and `load_state_dict` stop and go on to the bit. They follow the protocol of
     torchdata's `StatefulDataLoader`, which asks for them in every worker; with the plain
-    `DataLoader` they are of use without workers.
+    `DataLoader` they are of use without workers. A DataLoader draws a number from torch's
+    generator whenever it begins; for the rest of an epoch, which had its number before it was
+    saved, that is taken back. Give other loaders a `generator` of their own.
 
     Args:
         replays: As for the environments: see `Options`.
@@ -134,12 +135,14 @@ class ReplayDataset(_Base):
         # windows of the ones after.
         self._episodes = self._windows = 0
         self._is_loaded = False
+        # Torch's random state when the rest of an epoch was loaded.
+        self._random_state: torch.Tensor | None = None
 
     def set_epoch(self, epoch: int) -> None:
         """Begins with `epoch` at the next `iter`."""
         self.epoch = _count("epoch", epoch, 0)
         self._episodes = self._windows = 0
-        self._is_loaded = True
+        self._is_loaded, self._random_state = True, None
 
     def state_dict(self) -> dict[str, Any]:
         """Where the dataset is: plain numbers and strings."""
@@ -152,7 +155,10 @@ class ReplayDataset(_Base):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there at the next `iter`.
+        """Goes on from there at the next `iter`, which gives the rest of the epoch.
+
+        After an epoch's last window that is nothing, and the `iter` after it the next epoch.
+        Put torch's random state back before, as `checkpoint.load` does.
 
         Raises:
             ValueError: The state is of a newer version, or of a dataset that is another: by
@@ -174,10 +180,12 @@ class ReplayDataset(_Base):
             raise ValueError(f"not a state of a ReplayDataset: it lacks {error}") from None
         self.epoch, self._episodes, self._windows = epoch, episodes, windows
         self._is_loaded = True
+        self._random_state = torch.get_rng_state() if episodes or windows else None
 
     def __iter__(self) -> Iterator[Window]:
         if self._is_loaded:
             self._is_loaded = False
+            self._take_back_draw()
         else:
             # The beginning of the next epoch, or of this one again if it was left half way.
             if self._episodes >= len(self._mine()):
@@ -185,6 +193,18 @@ class ReplayDataset(_Base):
             self._episodes = self._windows = 0
         # Not a generator itself: a state asked for before the first window must be that one.
         return self._iterate()
+
+    def _take_back_draw(self) -> None:
+        """Has torch's generator as if no DataLoader had begun with the rest of an epoch."""
+        before, self._random_state = self._random_state, None
+        if before is None or get_worker_info() is not None:
+            return
+        drawn = torch.Generator()
+        drawn.set_state(before)
+        # As a DataLoader does, just before this; what else may have been drawn stays.
+        torch.empty((), dtype=torch.int64).random_(generator=drawn)
+        if torch.equal(drawn.get_state(), torch.get_rng_state()):
+            torch.set_rng_state(before)
 
     def _iterate(self) -> Iterator[Window]:
         last = None if self.epochs is None else self.epoch + self.epochs - 1
@@ -320,11 +340,13 @@ class ReplayDataset(_Base):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_frames"}
+        left_out = "_frames", "_random_state"
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         _, self._frames = spaces_of(self.options)
+        self._random_state = None
         # Where the original is, not a new epoch. After a whole epoch the next one is due.
         self._is_loaded = self._is_loaded or self._windows > 0 or self._episodes > 0
         if self._episodes >= len(self._mine()):

@@ -27,7 +27,7 @@ from .cache import Cache, CacheInfo
 from .episode import Episode, episodes
 from .errors import CheckpointError, RecordingError, ReplayError, UnsupportedReplayError
 from .progress import track
-from .recording import SUFFIX, Recording, RecordingInfo
+from .recording import SUFFIX, Recording, RecordingInfo, identity_of
 from .relocation import locate, relocated_to
 from .replay import Replay
 
@@ -199,8 +199,16 @@ class _File:
             )
         return _known_hashes[self.key]
 
+    def fingerprint(self) -> str:
+        """Of the file itself: a replay can have been recorded more than once."""
+        if not self.is_recording:
+            return self.content_hash()
+        if self.key not in _known_recordings:
+            _known_recordings[self.key] = identity_of(Path(self.name))
+        return _known_recordings[self.key]
+
     def identity(self) -> str:
-        """What states and pickles know it by, whatever it is called and wherever it is."""
+        """What states know it by, whatever it is called and wherever it is."""
         return f"{'recording' if self.is_recording else 'replay'}:{self.content_hash()}"
 
     def episodes(self, step_mul: int | Literal["actions"]) -> tuple[Episode, ...]:
@@ -617,15 +625,15 @@ class Library:
             **self.__dict__,
             "_episodes": episodes,
             "_bad": set(),
-            "_files": [(file.source, file.key, file.content_hash()) for file in files],
+            "_files": [(file.source, file.key, file.fingerprint()) for file in files],
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Another installation has the samples elsewhere.
         others = [SAMPLES] if state["is_samples"] else []
         files = [
-            _again(source, key, content_hash, others)
-            for source, key, content_hash in state.pop("_files")
+            _again(source, key, fingerprint, others)
+            for source, key, fingerprint in state.pop("_files")
         ]
         self.__dict__.update(state)
         self._episodes = [(files[number], player_id) for number, player_id in state["_episodes"]]
@@ -687,7 +695,7 @@ def _name(source: Path | bytes) -> str:
 
 
 def _again(
-    source: Path | bytes, key: tuple[Any, ...], content_hash: str, others: Sequence[Path]
+    source: Path | bytes, key: tuple[Any, ...], fingerprint: str, others: Sequence[Path]
 ) -> _File:
     """A file that was pickled, wherever it is now.
 
@@ -702,15 +710,16 @@ def _again(
         file = None
     if file is None or file.key != key:
         file = _File.of(
-            locate(source, content_hash, lambda path: _File.of(path).content_hash(), others)
+            locate(source, fingerprint, lambda path: _File.of(path).fingerprint(), others)
         )
-    _known_hashes[file.key] = content_hash
+    (_known_recordings if file.is_recording else _known_hashes)[file.key] = fingerprint
     return file
 
 
 # Many environments over the same files, as in SyncVectorEnv, read each file's players once.
 _known_players: dict[tuple[Any, ...], tuple[tuple[int, str], ...]] = {}
 _known_hashes: dict[tuple[Any, ...], str] = {}
+_known_recordings: dict[tuple[Any, ...], str] = {}
 
 
 def _players(file: _File) -> tuple[tuple[int, str], ...]:

@@ -25,7 +25,7 @@ from sc2gym.episode import Episode, StepMul, first_actions, opponent_of, unit_cl
 from sc2gym.errors import CorruptMessageError, RecordingError, UnsupportedReplayError
 from sc2gym.features import wire_source
 from sc2gym.observation import decode_game_info, schema
-from sc2gym.recording import SUFFIX, Recording, RecordingInfo, wire_fields
+from sc2gym.recording import SUFFIX, Recording, wire_fields
 from sc2gym.replay import Player
 
 _RESULTS = {1: "win", 2: "loss", 3: "tie", 4: "undecided"}
@@ -59,8 +59,8 @@ class RecordedEpisode(Episode):
     def availability(self) -> dict[str, dict[str, str]]:
         """As `Episode.availability`: what the game was not asked for is not known."""
         known = spaces.availability("recording")
-        path, _ = self._origin
-        interface = RecordingInfo.read(path).interface  # type: ignore[arg-type]
+        recording: Any = self._origin[0]
+        interface = recording.info.interface
         asked = {
             number
             for number, _, value, _ in wire_fields(interface)
@@ -79,7 +79,8 @@ class RecordedEpisode(Episode):
         return known
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, self._origin
+        # By reference to the recording, which knows its file by contents.
+        return episode, self._origin
 
 
 def episode(recording: Recording, step_mul: StepMul = 8) -> RecordedEpisode:
@@ -153,7 +154,7 @@ def episode(recording: Recording, step_mul: StepMul = 8) -> RecordedEpisode:
         unmapped_commands=int(np.count_nonzero(functions == vocabulary.UNKNOWN)),
         bad_unit_ids=0,
         nbytes=recording.nbytes + game_loops.nbytes + actions.nbytes + score.nbytes,
-        _origin=(recording.path, step_mul),  # type: ignore[arg-type]
+        _origin=(recording, step_mul),  # type: ignore[arg-type]
     )
 
 
@@ -201,10 +202,6 @@ def record(
 
 def _number(step_mul: StepMul) -> int:
     return 8 if isinstance(step_mul, str) else step_mul
-
-
-def _restore(path: Path, step_mul: StepMul) -> RecordedEpisode:
-    return episode(Recording(path), step_mul)
 
 
 def _player(fields: dict[str, Any]) -> Player:

@@ -31,6 +31,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -39,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sc2gym.errors import RecordingError
+from sc2gym.relocation import locate
 
 SUFFIX = ".SC2Recording"
 FORMAT = 1
@@ -358,8 +360,18 @@ class Recording:
     def __len__(self) -> int:
         return len(self.game_loops)
 
-    def __reduce__(self) -> tuple[type[Recording], tuple[Path]]:
-        return Recording, (self.path,)
+    @property
+    def identity(self) -> str:
+        """What pickles know the file by, whatever it is called and wherever it is.
+
+        A hash of the file's end, which says what the recording is of and where each block lies.
+        """
+        (length,) = struct.unpack("<i", self._bytes[-len(_MAGIC) - 4 : -len(_MAGIC)])
+        end = self._bytes[-len(_MAGIC) - 4 - length :]
+        return blake2b(end, digest_size=16).hexdigest()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (self.path, self.identity)
 
     @property
     def nbytes(self) -> int:
@@ -636,6 +648,19 @@ def _offsets_and_data(column: Any) -> tuple[NDArray[np.int32], NDArray[np.uint8]
     content = np.frombuffer(data, np.uint8, bounds[-1]) if bounds[-1] else np.zeros(0, np.uint8)
     bounds.flags.writeable = content.flags.writeable = False
     return bounds, content
+
+
+def identity_of(path: Path) -> str:
+    """`Recording.identity` of a file, without opening all of it.
+
+    Raises:
+        RecordingError: As from `Recording`.
+    """
+    return Recording(path, index=False).identity
+
+
+def _restore(path: Path, identity: str) -> Recording:
+    return Recording(locate(path, identity, identity_of))
 
 
 def _blocks(file: memoryview) -> list[tuple[int, int]]:

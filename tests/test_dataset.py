@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from sc2gym import Library, Order, SC2ReplayEnv
+from sc2gym import Library, Order, SC2ReplayEnv, checkpoint, library
 from sc2gym.dataset import ReplayDataset
 
 # torchdata 0.11 asks torch for something that is on its way out.
@@ -279,6 +280,51 @@ def test_an_epoch_through_a_stateful_loader_ends():
         resumed = loader()
         resumed.load_state_dict(stopped.state_dict())
         assert all_same(resumed, whole[moment:])
+
+
+@pytest.mark.parametrize("steps", [64, 50])
+def test_a_plain_loop_over_epochs_is_resumed_with_its_random_numbers(steps, tmp_path):
+    # The loop of anyone who trains: it draws random numbers between batches, a checkpoint may be
+    # taken after any of them, and the DataLoader draws one as well whenever it begins.
+    file, stopped = tmp_path / "at.pt", object()
+
+    def train(stop_after=None):
+        torch.manual_seed(0)
+        dataset, losses, begun = make(steps=steps, replays=library.find()[:3]), [], 0
+        if stop_after is None and file.exists():
+            found = checkpoint.load(file, dataset=dataset)
+            losses, begun = list(found.extra["losses"]), found.extra["epoch"]
+        for epoch in range(begun, 2):
+            for batch in DataLoader(dataset, 3):
+                drawn = torch.rand(()).item() + random.random() + np.random.rand()  # noqa: NPY002
+                losses.append((batch["step"].sum().item(), drawn))
+                if len(losses) == stop_after:
+                    checkpoint.save(file, dataset=dataset, losses=losses, epoch=epoch)
+                    return stopped
+        return losses
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    expected = train()
+    for moment in range(1, len(expected) + 1):
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        assert train(moment) is stopped
+        random.seed(1)
+        assert train() == expected, f"stopped after batch {moment} of {len(expected)}"
+
+
+def test_only_the_draw_of_a_loader_is_taken_back():
+    dataset = make()
+    running = iter(dataset)
+    next(running)
+    resumed = make()
+    for draws in (0, 3):
+        resumed.load_state_dict(dataset.state_dict())
+        torch.rand(draws)
+        before = torch.get_rng_state()
+        next(iter(resumed))
+        assert torch.equal(before, torch.get_rng_state())
 
 
 @pytest.mark.parametrize("before", [0, 9])

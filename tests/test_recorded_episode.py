@@ -22,11 +22,12 @@ from standin import world
 
 from sc2gym import recorded, spaces, vocabulary
 from sc2gym.env import SC2ReplayEnv
-from sc2gym.errors import RecordingError
+from sc2gym.errors import RecordingError, ReplayError
 from sc2gym.features import UNIT_FEATURES, FeatureReader, View
 from sc2gym.library import Library
 from sc2gym.observation import decode, decode_game_info
 from sc2gym.recording import Recording, RecordingInfo, RecordingWriter
+from sc2gym.relocation import relocate
 from sc2gym.replay import Replay
 from sc2gym.vector import SC2ReplayVectorEnv
 
@@ -441,6 +442,45 @@ def test_pickles(path: Path) -> None:
     assert again.game_loops.tolist() == episode.game_loops.tolist()
     for key, array in frame(again, 4).items():
         assert np.array_equal(array, frame(episode, 4)[key])
+
+
+def test_moved_recordings_are_found_by_their_contents(
+    path: Path, observations: Path, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    first = shutil.copy(path, old / "game-p1.SC2Recording")
+    write(old / "game-p2.SC2Recording", observations, LOOPS, side=2)
+    env = SC2ReplayEnv(old, step_mul=16, minimap_size=16)
+    env.library.preload()
+    env.reset(seed=0)
+    episode = recorded.episode(Recording(first), 16)
+    saved = pickle.dumps((env, episode, Recording(first)))
+    # Renamed so that each has the other's name: of one replay, they differ by the player only.
+    new.mkdir()
+    for file, name in zip(sorted(old.iterdir()), ("game-p2", "game-p1"), strict=True):
+        file.rename(new / f"{name}.SC2Recording")
+    with pytest.raises(ReplayError, match=r"gone.*sc2gym\.relocate"):
+        pickle.loads(saved)
+    with relocate(new):
+        env_again, episode_again, recording_again = pickle.loads(saved)
+    moved = new / "game-p2.SC2Recording"
+    assert episode_again.name == str(moved) and recording_again.path == moved
+    assert episode_again.availability() == episode.availability()
+    for key, array in frame(episode_again, 4).items():
+        assert np.array_equal(array, frame(episode, 4)[key])
+    for _ in range(60):
+        (shown, *others), (shown_again, *others_again) = env.step(0), env_again.step(0)
+        assert np.array_equal(shown, shown_again) and others[:3] == others_again[:3]
+        if others[1] or others[2]:
+            assert env.reset()[1]["player"] == env_again.reset()[1]["player"]
+    # Another recording in its place, of the same replay and side.
+    write(moved, observations, LOOPS[:-5])
+    with relocate(new / "game-p1.SC2Recording"), pytest.raises(ReplayError, match="gone"):
+        pickle.loads(saved)
+    shutil.copy(moved, first)
+    with pytest.raises(ReplayError, match="has changed since"):
+        pickle.loads(saved)
 
 
 def test_a_game_that_stops_without_a_result(observations: Path, tmp_path: Path) -> None:
