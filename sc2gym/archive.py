@@ -13,8 +13,9 @@ from functools import lru_cache
 from itertools import pairwise
 
 import mpyq
+import numpy as np
 
-from sc2gym._fast import bunzip
+from sc2gym._fast import mpq
 from sc2gym.errors import CorruptReplayError, UnsupportedReplayError
 
 MAX_TABLE_ENTRIES = 4096
@@ -32,6 +33,7 @@ MAX_MEMBER_BYTES = 2 << 20
 MAX_HEADER_BYTES = 1 << 16
 """Bytes of the replay's header, likewise; real ones have some 200."""
 
+_CRYPT_TABLE = np.array([mpyq.MPQArchive.encryption_table[i] for i in range(1280)], np.uint32)
 _MAGIC = (b"MPQ\x1a", b"MPQ\x1b")
 _STREAMS = tuple(f"replay.{stream}.events" for stream in ("game", "tracker", "message"))
 
@@ -62,14 +64,7 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
         return _hash(string, hash_type)
 
     def _decrypt(self, data: bytes, key: int) -> bytes:
-        words = struct.unpack(f"<{len(data) // 4}I", data)
-        chained, plain = 0xEEEEEEEE, []
-        for word, (added, mixed) in zip(words, _key_stream(key, len(words)), strict=True):
-            chained = chained + added & 0xFFFFFFFF
-            word ^= mixed + chained & 0xFFFFFFFF
-            chained = word + 33 * chained + 3 & 0xFFFFFFFF
-            plain.append(word)
-        return struct.pack(f"<{len(plain)}I", *plain)
+        return mpq.decipher(data, key, _CRYPT_TABLE)
 
     def read_table(self, table_type: str) -> list[tuple[int, ...]]:
         """The hash or block table, if the file can hold it."""
@@ -79,8 +74,10 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
             raise CorruptReplayError(offset, f"a {table_type} table of {entries} entries")
         if offset + 16 * entries > self._size:
             raise CorruptReplayError(offset, f"the {table_type} table lies beyond the end of file")
-        table: list[tuple[int, ...]] = super().read_table(table_type)
-        return table
+        self.file.seek(offset)
+        data = self._decrypt(self.file.read(16 * entries), _hash(f"({table_type} table)", "TABLE"))
+        entry = mpyq.MPQHashTableEntry if table_type == "hash" else mpyq.MPQBlockTableEntry
+        return list(map(entry._make, struct.iter_unpack(entry.struct_format, data)))
 
     @property
     def user_data(self) -> bytes:
@@ -158,7 +155,7 @@ class Archive(mpyq.MPQArchive):  # type: ignore[misc]  # mpyq has no annotations
         if kind == 2:
             return zlib.decompressobj().decompress(body, size + 1)
         if kind == 16:
-            return bunzip.unpack(body, size)
+            return mpq.bunzip(body, size)
         raise ValueError(f"compression {kind} is not used in replays")
 
 
@@ -167,16 +164,6 @@ def _hash(string: str, hash_type: str) -> int:
     # Every replay has the same few members, and mpyq hashes a name letter by letter.
     value: int = mpyq.MPQArchive._hash(mpyq.MPQArchive, string, hash_type)
     return value
-
-
-@lru_cache(maxsize=64)
-def _key_stream(key: int, words: int) -> list[tuple[int, int]]:
-    # What the cipher mixes into each word but for the words before it, the same in every file.
-    stream = []
-    for _ in range(words):
-        stream.append((mpyq.MPQArchive.encryption_table[0x400 + (key & 0xFF)], key))
-        key = ((~key << 0x15) + 0x11111111 | key >> 0x0B) & 0xFFFFFFFF
-    return stream
 
 
 def _not_a_replay(data: bytes) -> str:

@@ -142,10 +142,11 @@ def _unroll(build: int, type_id: int) -> _Unrolled:
     return _Unrolled(protocol(build), type_id)
 
 
-def column_paths(table: Protocol, type_id: int) -> list[str]:
+@cache
+def column_paths(build: int, type_id: int) -> tuple[str, ...]:
     """Every column of an event type, those of child tables by their path from the event."""
-    tree = _unroll(table.build, type_id)
-    return [tree.full_path(column) for column in tree.columns.values()]
+    tree = _unroll(build, type_id)
+    return tuple(tree.full_path(column) for column in tree.columns.values())
 
 
 def alternatives(table: Protocol, type_id: int, path: str) -> dict[int, str]:

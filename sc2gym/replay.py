@@ -437,7 +437,7 @@ class Replay:
     def event_fields(self, stream: Stream, event: str) -> list[str]:
         """The columns that an event type has in this replay's type table."""
         found = self._stream(stream)
-        return columns.column_paths(found.table, _type_id(found.types, event))
+        return list(columns.column_paths(found.table.build, _type_id(found.types, event)))
 
     def choices(self, stream: Stream, event: str, path: str) -> dict[int, str]:
         """{tag: name} of the alternatives of a choice such as Cmd's "m_data"."""

@@ -362,12 +362,14 @@ def _statistics(rows: npt.NDArray[Any], end: int) -> Statistics:
 
     def economy(name: str) -> npt.NDArray[np.int64]:
         values = columns.get(f"{_STATS}{name}")
-        return np.zeros(len(rows), np.int64) if values is None else values.clip(-(1 << 30), 1 << 30)
+        if values is None:
+            return np.zeros(len(rows), np.int64)
+        return np.minimum(np.maximum(values, -(1 << 30)), 1 << 30)
 
     minerals, vespene, used, made, workers = map(economy, _ECONOMY)
     used, made = used // _FIXED, made // _FIXED
     vector = np.zeros((len(rows), 11), np.int32)
-    vector[:, 0] = columns["m_playerId"].clip(0, 1 << 30)
+    vector[:, 0] = np.minimum(np.maximum(columns["m_playerId"], 0), 1 << 30)
     vector[:, 1], vector[:, 2], vector[:, 3] = minerals, vespene, used
     vector[:, 4] = np.minimum(made, _MAX_SUPPLY)
     vector[:, 5], vector[:, 6] = np.maximum(used - workers, 0), workers
@@ -427,12 +429,12 @@ def _deaths(died: npt.NDArray[Any], tracks: Tracks, end: int) -> npt.NDArray[np.
         died["m_unitTagRecycle"], 0
     )
     by_tag = np.argsort(tracks.unit_tags, kind="stable")
-    at = np.searchsorted(tracks.unit_tags[by_tag], tags).clip(0, len(by_tag) - 1)
-    unit = by_tag[at]
-    owners = np.full(len(by_tag), -1, np.int32)
-    owners[segments["unit"]] = segments["owner"]
-    owner = np.where(tracks.unit_tags[unit] == tags, owners[unit], -1)
-    rows = np.column_stack(
-        [_ascending(_loops(died, end)), _bounded(died["m_x"], 0), _bounded(died["m_y"], 0), owner]
-    )
-    return rows.astype(np.int32, copy=False)
+    at = np.searchsorted(tracks.unit_tags[by_tag], tags)
+    unit = by_tag[np.minimum(at, len(by_tag) - 1)]
+    last = np.searchsorted(segments["unit"], unit, "right") - 1
+    known = (tracks.unit_tags[unit] == tags) & (segments["unit"][last] == unit)
+    rows = np.empty((len(died), 4), np.int32)
+    rows[:, 0] = _ascending(_loops(died, end))
+    rows[:, 1], rows[:, 2] = _bounded(died["m_x"], 0), _bounded(died["m_y"], 0)
+    rows[:, 3] = np.where(known, segments["owner"][last], -1)
+    return rows

@@ -12,6 +12,7 @@ which checks. Errors are codes on the cursor; `_raise` turns them into exception
 """
 
 cimport cython
+cimport numpy as cnp
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
@@ -628,9 +629,9 @@ cdef class Types:
         cdef int i, event_id, type_id
         cdef uint32_t loop = 0
         cdef int user = -1
-        cdef size_t used = 0, size = 0, start = 0
-        cdef IndexRow* rows = NULL
-        cdef IndexRow* grown
+        cdef size_t used = 0, start = 0
+        cdef size_t size = data.shape[0] // 64 + 16
+        cdef IndexRow* rows
         for i in range(MAX_EVENT_ID):
             types[i] = -1
         for event, type_of in event_types.items():
@@ -639,46 +640,39 @@ cdef class Types:
             types[event] = type_of
         self._start(&w, data, versioned)
         event_id = -1
-        with nogil:
-            while c.pos < c.size:
-                if used == size:
-                    size = size * 2 if size else 1024
-                    grown = <IndexRow*>realloc(rows, size * sizeof(IndexRow))
-                    if grown == NULL:
+        table = np.empty(size, INDEX)
+        while c.pos < c.size and not c.error:
+            if used == size:
+                size *= 2
+                table.resize(size, refcheck=False)
+            rows = <IndexRow*>cnp.PyArray_DATA(table)
+            with nogil:
+                while c.pos < c.size and used < size:
+                    start = c.pos
+                    event_id = -1
+                    loop += <uint32_t>self._number(&w, loop_type)
+                    if user_type >= 0:
+                        user = <int>self._number(&w, user_type)
+                    event_id = <int>self._number(&w, event_id_type)
+                    type_id = types[event_id] if 0 <= event_id < MAX_EVENT_ID else -1
+                    if type_id < 0:
+                        fail(c, BAD_EVENT, event_id)
                         break
-                    rows = grown
-                start = c.pos
-                event_id = -1
-                loop += <uint32_t>self._number(&w, loop_type)
-                if user_type >= 0:
-                    user = <int>self._number(&w, user_type)
-                event_id = <int>self._number(&w, event_id_type)
-                type_id = types[event_id] if 0 <= event_id < MAX_EVENT_ID else -1
-                if type_id < 0:
-                    fail(c, BAD_EVENT, event_id)
-                    break
-                rows[used].offset = <int64_t>(c.pos * 8 + c.bit)
-                rows[used].game_loop = loop
-                rows[used].user = user
-                rows[used].event_id = event_id
-                walk(&w, type_id, NULL)
-                if c.error:
-                    break
-                byte_align(c)
-                used += 1
-        try:
-            if size and grown == NULL:
-                raise MemoryError
-            if c.error:
-                if c.error == BAD_EVENT:
-                    c.pos = start
-                _raise(c, f"{what} event {used}" + (
-                    f" (id {event_id})" if event_id >= 0 and c.error != BAD_EVENT else ""))
-            table = np.empty(used, INDEX)
-            if used:
-                memcpy(<void*><size_t>table.ctypes.data, rows, used * sizeof(IndexRow))
-        finally:
-            free(rows)
+                    rows[used].offset = <int64_t>(c.pos * 8 + c.bit)
+                    rows[used].game_loop = loop
+                    rows[used].user = user
+                    rows[used].event_id = event_id
+                    walk(&w, type_id, NULL)
+                    if c.error:
+                        break
+                    byte_align(c)
+                    used += 1
+        if c.error:
+            if c.error == BAD_EVENT:
+                c.pos = start
+            _raise(c, f"{what} event {used}" + (
+                f" (id {event_id})" if event_id >= 0 and c.error != BAD_EVENT else ""))
+        table.resize(used, refcheck=False)
         return table, *_by_event_id(table)
 
     cdef int64_t _number(self, Walk* w, int index) noexcept nogil:
@@ -743,13 +737,13 @@ cdef class Types:
         self._start(&w, data, versioned)
         for i in range(len(child_nulls)):
             tables[i].base = NULL
-            tables[i].null = <const char*><size_t>child_nulls[i].ctypes.data
+            tables[i].null = <const char*>cnp.PyArray_DATA(child_nulls[i])
             tables[i].stride = child_nulls[i].dtype.itemsize
             tables[i].used = tables[i].size = 0
         w.tables = tables
         records = np.empty(places.shape[0], null.dtype)
-        cdef char* base = <char*><size_t>records.ctypes.data
-        cdef const char* empty = <const char*><size_t>null.ctypes.data
+        cdef char* base = <char*>cnp.PyArray_DATA(records)
+        cdef const char* empty = <const char*>cnp.PyArray_DATA(null)
         cdef size_t stride = null.dtype.itemsize
         try:
             with nogil:
@@ -791,7 +785,7 @@ cdef _owned(const Table* table, dtype):
     # A child table as an array.
     rows = np.empty(table.used, dtype)
     if table.used:
-        memcpy(<void*><size_t>rows.ctypes.data, table.base, table.used * table.stride)
+        memcpy(cnp.PyArray_DATA(rows), table.base, table.used * table.stride)
     return rows
 
 

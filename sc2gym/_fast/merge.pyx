@@ -6,6 +6,7 @@ they come from, columns are looked up by `_field`, which checks their width, and
 tables are checked by `_run`, since a damaged file decides where those begin.
 """
 
+cimport numpy as cnp
 from libc.math cimport NAN, isnan
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
 from libc.string cimport memcpy, memset
@@ -64,8 +65,8 @@ cdef struct Events:
 cdef Events _events(rows) except *:
     cdef Events events
     memset(&events, 0, sizeof(events))
-    events.base = <const char*><size_t>rows.ctypes.data
-    events.stride = rows.strides[0]
+    events.base = <const char*>cnp.PyArray_DATA(rows)
+    events.stride = cnp.PyArray_STRIDE(rows, 0)
     events.count = len(rows)
     events.index = events.loop = events.user = -1
     if "_index" in rows.dtype.fields:

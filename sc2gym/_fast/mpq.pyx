@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""bzip2, which replays are packed with, unpacked in half the time that its library takes.
+"""What replay archives are packed with, and the cipher that their tables are in.
 
-Unpacking is most of what opening a replay costs, and most of that the library spends on Huffman
-codes, a bit at a time. Here one look into a table tells the code of the next bits. The size is
-known beforehand, so bytes go straight to where they stay.
+Unpacking is most of what opening a replay costs, and most of that the bzip2 library spends on
+Huffman codes, a bit at a time. Here one look into a table tells the code of the next bits, and
+since the size is known beforehand, bytes go straight to where they stay: it takes half the time.
 
 Checks are off: `Bits` never reads beyond its end, every table is as large as its index can be, and
 what is written is bounded by the size that was promised. Whatever the data is, either every
@@ -362,7 +362,7 @@ cdef int _read_stream(Bits* b, Block* block, Output* out) noexcept nogil:
         combined = (combined << 1 | combined >> 31) ^ found
 
 
-def unpack(const uint8_t[::1] data, Py_ssize_t size):
+def bunzip(const uint8_t[::1] data, Py_ssize_t size):
     """Unpacks one bzip2 stream; what follows it is left alone.
 
     Args:
@@ -405,3 +405,32 @@ def unpack(const uint8_t[::1] data, Py_ssize_t size):
     if out.used != out.size:
         raise ValueError(f"unpacks to {out.used} bytes instead of {size}")
     return unpacked
+
+
+def decipher(const uint8_t[::1] data, uint32_t key, const uint32_t[::1] crypt_table):
+    """Deciphers a table of an archive.
+
+    Args:
+        data: The table; what is left over behind its last 32-bit word is dropped.
+        key: The hash of the table's name.
+        crypt_table: uint32 (1280,), the format's own numbers.
+
+    Returns:
+        bytes of as many whole words.
+    """
+    cdef Py_ssize_t words = data.shape[0] // 4, i
+    cdef uint32_t chained = 0xEEEEEEEE, word
+    if crypt_table.shape[0] != 1280:
+        raise ValueError("the cipher has 1,280 numbers")
+    plain = PyBytes_FromStringAndSize(NULL, 4 * words)
+    cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(plain)
+    for i in range(words):
+        chained += crypt_table[0x400 + (key & 0xFF)]
+        word = (data[4 * i] | <uint32_t>data[4 * i + 1] << 8 | <uint32_t>data[4 * i + 2] << 16
+                | <uint32_t>data[4 * i + 3] << 24)
+        word ^= key + chained
+        key = ((~key << 21) + 0x11111111) | key >> 11
+        chained += word + (chained << 5) + 3
+        to[4 * i], to[4 * i + 1] = <uint8_t>word, <uint8_t>(word >> 8)
+        to[4 * i + 2], to[4 * i + 3] = <uint8_t>(word >> 16), <uint8_t>(word >> 24)
+    return plain

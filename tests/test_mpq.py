@@ -1,15 +1,17 @@
-"""bzip2 is unpacked as the library unpacks it, or refused."""
+"""Archives are unpacked as the libraries unpack them, or refused."""
 
 from __future__ import annotations
 
 import bz2
 import random
 
+import mpyq
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sc2gym._fast.bunzip import unpack
+from sc2gym._fast.mpq import bunzip, decipher
 from sc2gym.archive import Archive
 
 # Runs around the lengths where a count begins and where one is full, few and many values.
@@ -29,8 +31,8 @@ contents = st.lists(pieces, max_size=30).map(b"".join)
 @settings(deadline=None)
 def test_whatever_was_packed(content, level):
     packed = bz2.compress(content, level)
-    assert unpack(packed, len(content)) == content
-    assert unpack(packed + b"what follows", len(content)) == content
+    assert bunzip(packed, len(content)) == content
+    assert bunzip(packed + b"what follows", len(content)) == content
 
 
 @pytest.mark.parametrize("level", [1, 9])
@@ -41,7 +43,7 @@ def test_several_blocks(level):
         for _ in range(3000)
     ) + bytes(1_100_000)  # fmt: skip
     assert len(content) > 900_000 * (level > 1)
-    assert unpack(bz2.compress(content, level), len(content)) == content
+    assert bunzip(bz2.compress(content, level), len(content)) == content
 
 
 class Packed(Archive):
@@ -63,7 +65,7 @@ def test_real_members(real_replays):
     found = 0
     for file in real_replays:
         for packed, size in Packed(file.read_bytes()).pieces:
-            assert unpack(packed, size) == bz2.decompress(packed)
+            assert bunzip(packed, size) == bz2.decompress(packed)
             found += 1
     assert found > 40
 
@@ -75,7 +77,7 @@ def test_every_truncation_is_refused():
     packed = bz2.compress(SMALL)
     for size in range(len(packed)):
         with pytest.raises(ValueError):
-            unpack(packed[:size], len(SMALL))
+            bunzip(packed[:size], len(SMALL))
 
 
 def judged(packed: bytes) -> bytes | None:
@@ -90,7 +92,7 @@ def test_every_flipped_bit_is_refused_or_does_not_matter():
     for bit in range(8 * len(packed)):
         packed[bit >> 3] ^= 1 << (bit & 7)
         try:
-            found = unpack(packed, len(SMALL))
+            found = bunzip(packed, len(SMALL))
         except ValueError as error:
             # The library alone still reads what bzip2 before 0.9.5 wrote.
             assert judged(bytes(packed)) != SMALL or "randomised" in str(error)
@@ -106,7 +108,7 @@ def test_noise_behind_a_sound_beginning(data):
     kept = data.draw(st.integers(0, len(packed)))
     noise = packed[:kept] + data.draw(st.binary(max_size=400))
     try:
-        found = unpack(noise, len(SMALL))
+        found = bunzip(noise, len(SMALL))
     except ValueError:
         return
     assert found == bz2.BZ2Decompressor().decompress(noise, len(SMALL) + 1)
@@ -115,13 +117,21 @@ def test_noise_behind_a_sound_beginning(data):
 @pytest.mark.parametrize("size", [0, 1, len(SMALL) - 1, len(SMALL) + 1, 10 * len(SMALL)])
 def test_another_size_than_promised(size):
     with pytest.raises(ValueError, match=r"longer than it should be|bytes instead of"):
-        unpack(bz2.compress(SMALL), size)
+        bunzip(bz2.compress(SMALL), size)
 
 
 def test_what_is_not_bzip2():
     for data in (b"", b"BZ", b"PK\x03\x04" * 9, bytes(100)):
         with pytest.raises(ValueError, match=r"begin|ends"):
-            unpack(data, 10)
+            bunzip(data, 10)
     with pytest.raises(ValueError, match="negative"):
-        unpack(bz2.compress(b""), -1)
-    assert unpack(bz2.compress(b""), 0) == b""
+        bunzip(bz2.compress(b""), -1)
+    assert bunzip(bz2.compress(b""), 0) == b""
+
+
+@given(st.binary(max_size=200), st.integers(0, 2**32 - 1))
+def test_deciphered_as_mpyq_does(data, key):
+    table = np.array([mpyq.MPQArchive.encryption_table[i] for i in range(1280)], np.uint32)
+    assert decipher(data, key, table) == mpyq.MPQArchive._decrypt(mpyq.MPQArchive, data, key)
+    with pytest.raises(ValueError, match="1,280"):
+        decipher(data, key, table[1:])

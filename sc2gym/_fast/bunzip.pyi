@@ -1,3 +1,0 @@
-from typing_extensions import Buffer
-
-def unpack(data: Buffer, size: int) -> bytes: ...

@@ -1,0 +1,6 @@
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+def bunzip(data: Buffer, size: int) -> bytes: ...
+def decipher(data: Buffer, key: int, crypt_table: npt.NDArray[np.uint32]) -> bytes: ...
