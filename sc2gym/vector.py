@@ -381,7 +381,9 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
         """The batch that follows, in line to be filled."""
         slot = self._take(ahead=ahead)
         try:
-            self._begin(slot, before, slot.follow(before), get)
+            ending = slot.follow(before)
+            if ending or slot.soon:
+                self._begin(slot, before, ending, get)
             self._crew.submit(slot)
         except BaseException:
             self._spare.appendleft(slot)
@@ -394,9 +396,9 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
         That comes up again when the batch is due, as it would have without this.
         """
         assert self._current is not None
-        disabled = self.metadata["autoreset_mode"] is AutoresetMode.DISABLED
         while len(self._ahead) < self.prefetch:
             before = self._ahead[-1] if self._ahead else self._current
+            disabled = self.metadata["autoreset_mode"] is AutoresetMode.DISABLED
             if disabled and not before.steps_left():
                 return
             try:

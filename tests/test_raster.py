@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sc2gym import library, spaces, tracks, vocabulary
+from sc2gym._fast.batch import Rules, Slot
 from sc2gym._fast.frame import Frames
 from sc2gym._fast.raster import TrackSource, fill_frame
-from sc2gym._fast.tracks import COMMAND_OP, OP, Tracks, build
+from sc2gym._fast.tracks import COMMAND_OP, OP, SEGMENT, Tracks, build
 from sc2gym.episode import AIR, GROUND, Episode, episodes, unit_classes
 from sc2gym.replay import Replay
 from sc2gym.vector import SC2ReplayVectorEnv
@@ -341,6 +342,63 @@ def test_a_lanes_scratch_memory_shows_in_no_frame(games: list[Path]) -> None:
                     np.testing.assert_array_equal(observed[key][lane], array, err_msg=key)
             observed, _, _, _, infos = envs.step(np.zeros(5, np.int64))
         envs.close()
+
+
+def crowd(count: int, seed: int) -> Tracks:
+    """Units that come, go, walk, halt and are built, in a game of 1,500 loops."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for unit in range(count):
+        loop = int(rng.choice([0, 0, 100, rng.integers(1400)]))
+        for length in rng.choice([3, 40, 300, 1500], rng.integers(1, 5)):
+            row = np.zeros((), SEGMENT)
+            row["begin"], row["end"], row["unit"] = loop, min(loop + length, 1500), unit
+            row["x"], row["y"] = rng.integers(0, 64 * 12, 2)
+            if rng.random() < 0.5:
+                row["vx"], row["vy"] = rng.integers(-3000, 3000, 2)
+                row["moving"] = rng.integers(1, length + 1)
+            row["type"], row["owner"] = rng.integers(0, 3), rng.integers(0, 3)
+            row["building"] = rng.random() < 0.1
+            rows.append(row)
+            loop += int(length)
+            if loop >= 1500:
+                break
+    tags, births = np.arange(count), np.zeros(count, np.int32)
+    return Tracks(np.array(rows), tags, births, small_tracks().selections, 0)
+
+
+@pytest.mark.parametrize("count", [1, 60, 200, 2500])
+@pytest.mark.parametrize("size", [(64, 64), (9, 12), (100, 40)])
+def test_frames_do_not_depend_on_how_they_are_reached(count: int, size: tuple[int, int]) -> None:
+    # A lane's scratch memory serves frames that follow each other, at whatever pace.
+    episode = sides_of(SAMPLES[0])[0].episode
+    rng = np.random.default_rng(count)
+    chosen = np.sort(rng.choice(count, min(count, 20), replace=False)).astype(np.int32)
+    rows = np.array([[0, 0, len(chosen)], [700, 0, len(chosen) // 2]], np.int32)
+    made = arguments() | {"tracks": crowd(count, count), "selections": (rows, chosen)}
+    frames, alone = layout(size, max_units=5)
+    rules = Rules(frames, False, 10, "outcome", "Disabled", None)
+    slot = Slot(
+        {key: np.empty((1, *array.shape), array.dtype) for key, array in alone.items()}, rules
+    )
+    for pace in (1, 8, 13, 40, 64, 100, 0):
+        loops = (
+            np.arange(0, 1510, pace)
+            if pace
+            else np.cumsum(rng.choice([0, 1, 8, 8, 8, 30, 200], 60))
+        ).astype(np.int32)
+        source = TrackSource(**made)
+        zeros = np.zeros(len(loops))
+        of = replace(
+            episode, source=source, game_loops=loops, expert_actions=zeros.astype(np.int32),
+            score=zeros,
+        )  # fmt: skip
+        for step in (*range(len(loops) - 1), *range(0, len(loops) - 1, 7)):
+            slot.begin(0, (of,), step)
+            slot.fill()
+            fill_frame(source, int(loops[step]), frames, alone)
+            for key, array in slot.observations().items():
+                np.testing.assert_array_equal(array[0], alone[key], err_msg=f"{pace} {step} {key}")
 
 
 def test_threads_that_share_a_source_see_what_one_does() -> None:

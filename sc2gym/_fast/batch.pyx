@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 cimport cython
 cimport numpy as cnp
 
-from .frame cimport MAX_NOTES, PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch
+from .frame cimport NOTES_BYTES, PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch
 
 import numpy as np
 from gymnasium.error import InvalidAction, ResetNeeded
@@ -85,19 +85,19 @@ cdef class Rules:
         """
         cdef size_t size
         cdef Py_ssize_t i
-        cdef const void** notes
+        cdef uint8_t* memory
         if self.scratch == NULL:
             size = self.row_sizes()["minimap"]
             self.scratch = <Scratch*>calloc(
-                num_envs, sizeof(Scratch) + MAX_NOTES * sizeof(void*) + size
+                num_envs, sizeof(Scratch) + NOTES_BYTES + size
             )
             if self.scratch == NULL:
                 raise MemoryError()
             self.num_scratch = num_envs
-            notes = <const void**>(self.scratch + num_envs)
+            memory = <uint8_t*>(self.scratch + num_envs)
             for i in range(num_envs):
-                self.scratch[i].notes = notes + i * MAX_NOTES
-                self.scratch[i].planes = <uint8_t*>(notes + num_envs * MAX_NOTES) + i * size
+                self.scratch[i].notes = memory + i * NOTES_BYTES
+                self.scratch[i].planes = memory + num_envs * NOTES_BYTES + i * size
         return self.scratch if self.num_scratch == num_envs else NULL
 
     cdef double score(
@@ -513,11 +513,17 @@ cdef class Slot(Batch):
     cdef cnp.ndarray check(self, actions):
         """The actions as int64, contiguous; the caller holds the result."""
         cdef cnp.ndarray array = np.asarray(actions)
-        if array.ndim != 1 or array.shape[0] != self.num_envs or array.dtype.kind not in "iu":
+        cdef int kind = cnp.PyArray_TYPE(array)
+        if (
+            array.ndim != 1 or array.shape[0] != self.num_envs
+            or not cnp.PyTypeNum_ISINTEGER(kind)
+        ):
             raise InvalidAction(
                 f"need {self.num_envs} integers, one a lane, got"
                 f" {array.dtype} of shape {(<object>array).shape}"
             )
+        if kind == cnp.NPY_INT64 and cnp.PyArray_ISCARRAY_RO(array):
+            return array
         return np.ascontiguousarray(array, dtype=np.int64)
 
 

@@ -25,16 +25,16 @@ cdef struct Layout:
     int32_t num_upgrades
 
 cdef enum:
-    MAX_NOTES = 1024
+    NOTES_BYTES = 1 << 16
 
 cdef struct Scratch:
     int busy                # a thread is at it: others do without
     uint64_t owner          # the source that used it last, 0 for none
     int32_t loop            # and for which frame
     int32_t end             # the first loop for which planes and notes do not hold
-    int32_t count           # notes
+    int32_t count           # of notes
     uint8_t* planes         # the size of a row's minimap
-    const void** notes      # (MAX_NOTES,), pointers into what the source keeps
+    void* notes             # NOTES_BYTES of memory, for a struct of the source's own
 
 cdef struct Row:
     # Where each key of one frame goes, C-contiguous; NULL where the key is not observed.

@@ -1,18 +1,20 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Frames from tracks: the segments that cover a loop, drawn into layers and listed in a table.
 
-Checks are off because no index comes from outside unchecked: block lists and segments are made by
-`tracks.build`, unit types index tables of which `TrackSource` checks the length, and pixels are
-clamped to the layer.
+Checks are off because no index comes from outside unchecked: `Tracks` looks at segments and makes
+the lists of blocks, unit types index tables of which `TrackSource` checks the length, and pixels
+are clamped to the layer.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from sc2gym._fast.frame cimport (
-    MAX_NOTES, PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch,
+    NOTES_BYTES, PLAYER_FIELDS, Frames, FrameSource, Layout, Row, Scratch,
 )
-from sc2gym._fast.tracks cimport BLOCK_LOOPS, MAX_OWNER, Segment, Tracks, place_x, place_y
+from sc2gym._fast.tracks cimport (
+    BLOCK_LOOPS, MAX_OWNER, Segment, Tracks, place_x, place_y, speed_x, speed_y, start_x, start_y,
+)
 
 import numpy as np
 
@@ -33,9 +35,10 @@ cdef extern from *:
     void unlock(int* flag) noexcept nogil
 
 cdef enum:
-    AHEAD = 6   # units from which the segment is fetched into the cache beforehand
-    MANY = 64   # units that are painted at a time
-    FRAMES = 32  # for which what stands still is drawn at once, at least
+    AHEAD = 6           # units from which the segment is fetched into the cache beforehand
+    MANY = 64           # units that are painted at a time
+    LEAST_FRAMES = 4    # for which it pays to draw beforehand what stands still
+    MOST_FRAMES = 32    # beyond which there is little left that does
 
 # Layers and columns that tracks can fill, by their ids in `sc2gym.spaces`.
 cdef enum Layer:
@@ -81,7 +84,6 @@ cdef struct View:
     const uint8_t* type_class
     const float* type_radius
     const float* build_loops
-    float largest_radius
     Py_ssize_t larva, warp_gate, first_army_class, last_army_class
     uint8_t[MAX_OWNER + 1] relation     # player_relative by owner
     int32_t map_width, map_height
@@ -179,7 +181,6 @@ cdef struct Canvas:
     float right, bottom         # the last column and line
     size_t size                 # of a plane
     float scale                 # pixels a cell
-    bint large                  # whether some units cover more than a pixel
 
 
 cdef Canvas _canvas(const View* view, const Layout* layout, uint8_t* minimap) noexcept nogil:
@@ -193,7 +194,6 @@ cdef Canvas _canvas(const View* view, const Layout* layout, uint8_t* minimap) no
     # As pysc2: the whole map, scaled alike in both directions so that it fits.
     canvas.scale = min(<float>canvas.width / view.map_width,
                        <float>canvas.height / view.map_height)
-    canvas.large = view.largest_radius * canvas.scale >= 1
     for i in range(layout.num_layers):
         if layout.layers[i] == PLAYER_ID:
             canvas.owner = plane
@@ -215,85 +215,117 @@ cdef Canvas _canvas(const View* view, const Layout* layout, uint8_t* minimap) no
     return canvas
 
 
-cdef struct Dot:
-    # What a unit shows: the pixel that it is at, and its values there.
-    int pixel
-    int32_t unit
-    uint8_t owner
-    uint8_t relation
-    uint8_t kind
-    uint8_t progress
-
-
-cdef struct Dots:
+cdef struct Marks:
+    # Units as the segments that they are in, ready to be drawn. Column by column, so that the
+    # compiler works on several at a time.
     int count
-    Dot[MANY] dot
+    const Segment* segment[MANY]
+    int32_t[MANY] unit
+    int32_t[MANY] begin
+    int32_t[MANY] end
+    int32_t[MANY] moving
+    float[MANY] x
+    float[MANY] y
+    float[MANY] vx
+    float[MANY] vy
+    uint8_t[MANY] owner
+    uint8_t[MANY] relation
+    uint8_t[MANY] kind
+    uint8_t[MANY] building
+    int32_t[MANY] half          # of the square that one covers, in pixels; 0 for a pixel
+    # And at the loop for which they are drawn.
+    uint8_t[MANY] lives         # a mask: 0 or 255
+    uint8_t[MANY] progress
+    int32_t[MANY] pixel
 
 
-cdef inline int _pixel(const View* view, const Canvas* canvas, const Segment* s, int32_t loop
+cdef inline void _mark(const View* view, const Canvas* canvas, const Segment* s, Marks* marks,
+                       int i) noexcept nogil:
+    marks.segment[i], marks.unit[i] = s, s.unit
+    marks.begin[i], marks.end[i], marks.moving[i] = s.begin, s.end, s.moving
+    marks.x[i], marks.y[i] = start_x(s), start_y(s)
+    marks.vx[i], marks.vy[i] = speed_x(s), speed_y(s)
+    marks.owner[i] = 16 if s.owner == 0 else s.owner
+    marks.relation[i] = view.relation[s.owner]
+    marks.kind[i] = view.type_class[s.type]
+    marks.building[i] = s.building
+    marks.half[i] = <int32_t>(view.type_radius[s.type] * canvas.scale)
+
+
+cdef inline int _pixel(float x, float y, float scale, float right, float bottom, int width
                        ) noexcept nogil:
-    return (
-        _clamp((view.map_height - place_y(s, loop)) * canvas.scale, canvas.bottom) * canvas.width
-        + _clamp(place_x(s, loop) * canvas.scale, canvas.right)
-    )
+    # Of a place in cells from the map's left and upper edge.
+    return _clamp(y * scale, bottom) * width + _clamp(x * scale, right)
 
 
-cdef inline void _add(Dots* dots, const View* view, const Canvas* canvas, const Segment* s,
-                      int32_t loop) noexcept nogil:
-    cdef Dot* dot = &dots.dot[dots.count]
-    dots.count += 1
-    dot.pixel = _pixel(view, canvas, s, loop)
-    dot.unit = s.unit
-    dot.owner = 16 if s.owner == 0 else s.owner
-    dot.relation = view.relation[s.owner]
-    dot.kind = view.type_class[s.type]
-    dot.progress = _progress(view, s, loop) if s.building else 0
-    if canvas.large and view.type_radius[s.type] * canvas.scale >= 1:
-        _paint_square(canvas, dot, <int>(view.type_radius[s.type] * canvas.scale))
+cdef void _place(const View* view, const Canvas* canvas, Marks* marks, int32_t loop
+                 ) noexcept nogil:
+    # Where marks are at a loop. With variables of its own, so that the compiler sees that what
+    # is written changes none of them.
+    cdef int i, width = canvas.width, count = marks.count
+    cdef float scale = canvas.scale, right = canvas.right, bottom = canvas.bottom
+    cdef float height = view.map_height, moved
+    for i in range(count):
+        moved = min(loop - marks.begin[i], marks.moving[i])
+        marks.pixel[i] = _pixel(
+            marks.x[i] + marks.vx[i] * moved, height - (marks.y[i] + marks.vy[i] * moved),
+            scale, right, bottom, width,
+        )
+    for i in range(count):
+        marks.lives[i] = 255 if (marks.begin[i] <= loop) & (loop < marks.end[i]) else 0
+    if canvas.progress != NULL:
+        for i in range(count):
+            marks.progress[i] = 0
+            if marks.building[i] & marks.lives[i]:
+                marks.progress[i] = _progress(view, marks.segment[i], loop)
 
 
 cdef inline void _raise_to(uint8_t* pixel, uint8_t value) noexcept nogil:
     pixel[0] = max(pixel[0], value)
 
 
-cdef void _paint_square(const Canvas* canvas, const Dot* dot, int half) noexcept nogil:
-    # What covers more than a pixel covers a square.
-    cdef int x = dot.pixel % canvas.width, y = dot.pixel // canvas.width, row, i
-    cdef int left = max(x - half, 0), right = min(x + half, canvas.width - 1)
-    for row in range(max(y - half, 0), min(y + half, canvas.height - 1) + 1):
-        for i in range(row * canvas.width + left, row * canvas.width + right + 1):
-            if canvas.owner != NULL:
-                _raise_to(&canvas.owner[i], dot.owner)
-            if canvas.relation != NULL:
-                _raise_to(&canvas.relation[i], dot.relation)
-            if canvas.kind != NULL:
-                _raise_to(&canvas.kind[i], dot.kind)
-            if canvas.progress != NULL:
-                _raise_to(&canvas.progress[i], dot.progress)
+cdef void _raise_all(uint8_t* plane, const Marks* marks, const uint8_t* values) noexcept nogil:
+    cdef int i
+    if plane != NULL:
+        for i in range(marks.count):
+            _raise_to(&plane[marks.pixel[i]], values[i] & marks.lives[i])
 
 
-cdef void _paint(const Canvas* canvas, Dots* dots) noexcept nogil:
+cdef void _paint(const View* view, const Canvas* canvas, Marks* marks, int32_t loop
+                 ) noexcept nogil:
     # Where units share a pixel the highest value shows. So it does not matter which is drawn
     # first, and what stands still can be drawn once for many frames.
-    cdef const Dot* dot = dots.dot
     cdef uint8_t* pixel
     cdef int i
+    _place(view, canvas, marks, loop)
     if canvas.density != NULL:
-        for i in range(dots.count):
-            pixel = &canvas.density[dot[i].pixel]
-            pixel[0] += pixel[0] < 255
-    if canvas.relation != NULL:
-        for i in range(dots.count):
-            _raise_to(&canvas.relation[dot[i].pixel], dot[i].relation)
-    if canvas.kind != NULL:
-        for i in range(dots.count):
-            _raise_to(&canvas.kind[dot[i].pixel], dot[i].kind)
-    if canvas.owner != NULL:
-        for i in range(dots.count):
-            _raise_to(&canvas.owner[dot[i].pixel], dot[i].owner)
-    if canvas.progress != NULL:
-        for i in range(dots.count):
-            _raise_to(&canvas.progress[dot[i].pixel], dot[i].progress)
+        for i in range(marks.count):
+            pixel = &canvas.density[marks.pixel[i]]
+            pixel[0] += (pixel[0] < 255) & marks.lives[i]
+    _raise_all(canvas.relation, marks, marks.relation)
+    _raise_all(canvas.kind, marks, marks.kind)
+    _raise_all(canvas.owner, marks, marks.owner)
+    _raise_all(canvas.progress, marks, marks.progress)
+    for i in range(marks.count):
+        if marks.half[i] and marks.lives[i]:
+            _paint_square(canvas, marks, i)
+
+
+cdef void _paint_square(const Canvas* canvas, const Marks* marks, int i) noexcept nogil:
+    # What covers more than a pixel covers a square.
+    cdef int x = marks.pixel[i] % canvas.width, y = marks.pixel[i] // canvas.width
+    cdef int half = marks.half[i], row, pixel
+    cdef int left = max(x - half, 0), right = min(x + half, canvas.width - 1)
+    for row in range(max(y - half, 0), min(y + half, canvas.height - 1) + 1):
+        for pixel in range(row * canvas.width + left, row * canvas.width + right + 1):
+            if canvas.owner != NULL:
+                _raise_to(&canvas.owner[pixel], marks.owner[i])
+            if canvas.relation != NULL:
+                _raise_to(&canvas.relation[pixel], marks.relation[i])
+            if canvas.kind != NULL:
+                _raise_to(&canvas.kind[pixel], marks.kind[i])
+            if canvas.progress != NULL:
+                _raise_to(&canvas.progress[pixel], marks.progress[i])
 
 
 cdef void _draw_units(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
@@ -318,37 +350,39 @@ cdef void _draw_all(const View* view, const Canvas* canvas, Py_ssize_t block, in
     cdef Py_ssize_t i, last = view.block_start[block + 1] - 1
     cdef const Segment* s
     cdef Selection selection = _selection(view, loop)
-    cdef Dots dots
-    dots.count = 0
+    cdef Marks marks
+    marks.count = 0
     memset(minimap, 0, layout.num_layers * canvas.size)
     for i in range(view.block_start[block], last + 1):
         prefetch(&view.segments[view.first[min(i + AHEAD, last)]])
         s = &view.segments[view.first[i]]
         if _lives(view, &s, loop):
-            _add(&dots, view, canvas, s, loop)
-            if dots.count == MANY:
-                _paint(canvas, &dots)
-                _paint_selected(view, canvas, block, loop, &dots, &selection)
-                dots.count = 0
-    _paint(canvas, &dots)
-    _paint_selected(view, canvas, block, loop, &dots, &selection)
+            _mark(view, canvas, s, &marks, marks.count)
+            marks.count += 1
+            if marks.count == MANY:
+                _paint(view, canvas, &marks, loop)
+                _paint_selected(view, canvas, block, loop, &marks, &selection)
+                marks.count = 0
+    _paint(view, canvas, &marks, loop)
+    _paint_selected(view, canvas, block, loop, &marks, &selection)
 
 
 cdef bint _is_prepared(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
                        Scratch* scratch) noexcept nogil:
-    # Whether the lane's scratch memory holds what stands still at this loop; for frames that
-    # follow each other closely that is seen to.
-    cdef int32_t pace = loop - scratch.loop, loops = 1
+    # Whether the lane's scratch memory holds what stands still at this loop. Where frames follow
+    # each other closely that is seen to, for a power of two of loops.
+    cdef int32_t pace = loop - scratch.loop, loops = 1, end
     cdef bint follows = scratch.owner == view.id
     scratch.owner, scratch.loop = view.id, loop
     if follows and pace >= 0 and loop < scratch.end:
         return True
     scratch.end = 0
-    if not follows or not 0 < pace <= BLOCK_LOOPS // FRAMES:
+    if not follows or pace <= 0:
         return False
-    while loops < pace * FRAMES:
+    while loops < BLOCK_LOOPS and loops < pace * MOST_FRAMES:
         loops *= 2
-    return _prepare(view, block, loop, (loop // loops + 1) * loops, layout, scratch)
+    end = (loop // loops + 1) * loops
+    return end - loop > pace * LEAST_FRAMES and _prepare(view, block, loop, end, layout, scratch)
 
 
 cdef bint _prepare(const View* view, Py_ssize_t block, int32_t loop, int32_t end,
@@ -357,27 +391,33 @@ cdef bint _prepare(const View* view, Py_ssize_t block, int32_t loop, int32_t end
     # then: a unit by its segment at the loop, or by its first. False where that is too much.
     cdef Canvas canvas = _canvas(view, layout, scratch.planes)
     cdef Py_ssize_t i, last = view.block_start[block + 1] - 1
+    cdef Marks* kept = <Marks*>scratch.notes
+    cdef Marks still
     cdef const Segment* s
     cdef bint lives
-    cdef Dots dots
-    dots.count = 0
-    scratch.count = 0
+    still.count = kept.count = scratch.count = 0
     memset(scratch.planes, 0, layout.num_layers * canvas.size)
     for i in range(view.block_start[block], last + 1):
         prefetch(&view.segments[view.first[min(i + AHEAD, last)]])
         s = &view.segments[view.first[i]]
         lives = _lives(view, &s, loop)
         if lives and s.end >= end and s.begin + s.moving <= loop and not s.building:
-            _add(&dots, view, &canvas, s, loop)
-            if dots.count == MANY:
-                _paint(&canvas, &dots)
-                dots.count = 0
+            _mark(view, &canvas, s, &still, still.count)
+            still.count += 1
+            if still.count == MANY:
+                _paint(view, &canvas, &still, loop)
+                still.count = 0
         elif lives or loop < s.begin < end:
-            if scratch.count == MAX_NOTES:
-                return False
-            scratch.notes[scratch.count] = s
-            scratch.count += 1
-    _paint(&canvas, &dots)
+            _mark(view, &canvas, s, kept, kept.count)
+            kept.count += 1
+            if kept.count == MANY:
+                scratch.count += 1
+                if scratch.count == NOTES_BYTES // sizeof(Marks):
+                    return False
+                kept += 1
+                kept.count = 0
+    _paint(view, &canvas, &still, loop)
+    scratch.count += 1
     scratch.end = end
     return True
 
@@ -385,27 +425,28 @@ cdef bint _prepare(const View* view, Py_ssize_t block, int32_t loop, int32_t end
 cdef void _draw_changing(const View* view, const Canvas* canvas, Py_ssize_t block, int32_t loop,
                          const Layout* layout, uint8_t* minimap, Scratch* scratch
                          ) noexcept nogil:
-    cdef const Segment** units = <const Segment**>scratch.notes
+    cdef Marks* marks = <Marks*>scratch.notes
+    cdef const Segment* s
     cdef Selection selection = _selection(view, loop)
     cdef size_t plane
-    cdef int i
-    cdef Dots dots
+    cdef int i, part
     for i in range(layout.num_layers):
         plane = i * canvas.size
         if layout.layers[i] in (PLAYER_ID, PLAYER_RELATIVE, UNIT_DENSITY, UNIT_CLASS):
             memcpy(minimap + plane, scratch.planes + plane, canvas.size)
         else:
             memset(minimap + plane, 0, canvas.size)
-    dots.count = 0
-    for i in range(scratch.count):
-        if _lives(view, &units[i], loop):
-            _add(&dots, view, canvas, units[i], loop)
-            if dots.count == MANY:
-                _paint(canvas, &dots)
-                _paint_selected(view, canvas, block, loop, &dots, &selection)
-                dots.count = 0
-    _paint(canvas, &dots)
-    _paint_selected(view, canvas, block, loop, &dots, &selection)
+    for part in range(scratch.count):
+        for i in range(marks.count):
+            if loop >= marks.end[i]:
+                s = marks.segment[i]
+                _lives(view, &s, loop)
+                _mark(view, canvas, s, marks, i)
+                if loop >= s.end:
+                    marks.begin[i] = marks.end[i] = INT32_MAX   # dead: no need to look again
+        _paint(view, canvas, marks, loop)
+        _paint_selected(view, canvas, block, loop, marks, &selection)
+        marks += 1
     if canvas.selected != NULL:
         while selection.next < selection.end:
             _draw_selected(view, canvas, block, loop, selection.next[0])
@@ -413,17 +454,19 @@ cdef void _draw_changing(const View* view, const Canvas* canvas, Py_ssize_t bloc
 
 
 cdef void _paint_selected(const View* view, const Canvas* canvas, Py_ssize_t block, int32_t loop,
-                          const Dots* dots, Selection* selection) noexcept nogil:
+                          const Marks* marks, Selection* selection) noexcept nogil:
     cdef int i
     if canvas.selected == NULL:
         return
-    for i in range(dots.count):
+    for i in range(marks.count):
         # What is selected and not met on the way stands still, or is dead.
-        while selection.next < selection.end and selection.next[0] < dots.dot[i].unit:
+        while selection.next < selection.end and selection.next[0] < marks.unit[i]:
             _draw_selected(view, canvas, block, loop, selection.next[0])
             selection.next += 1
-        if selection.next < selection.end and selection.next[0] == dots.dot[i].unit:
-            canvas.selected[dots.dot[i].pixel] = 1
+        if selection.next == selection.end:
+            return
+        if selection.next[0] == marks.unit[i]:
+            _raise_to(&canvas.selected[marks.pixel[i]], 1 & marks.lives[i])
             selection.next += 1
 
 
@@ -431,7 +474,10 @@ cdef void _draw_selected(const View* view, const Canvas* canvas, Py_ssize_t bloc
                          int32_t unit) noexcept nogil:
     cdef const Segment* s = _find(view, block, unit, loop)
     if s != NULL:
-        canvas.selected[_pixel(view, canvas, s, loop)] = 1
+        canvas.selected[_pixel(
+            place_x(s, loop), view.map_height - place_y(s, loop), canvas.scale, canvas.right,
+            canvas.bottom, canvas.width,
+        )] = 1
 
 
 cdef struct Selection:
@@ -650,7 +696,6 @@ cdef class TrackSource(FrameSource):
         view.type_class = &type_class[0]
         view.type_radius = &radius[0]
         view.build_loops = &build_loops[0]
-        view.largest_radius = types[2].max()
         view.larva, view.warp_gate, view.first_army_class, view.last_army_class = special
         cdef const uint8_t[::1] relations = relation
         if relations.shape[0] != MAX_OWNER + 1:

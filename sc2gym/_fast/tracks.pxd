@@ -55,18 +55,32 @@ cdef packed struct Segment:
     uint8_t building        # 1 while it is under construction, which began with its birth
 
 
+cdef inline float start_x(const Segment* s) noexcept nogil:
+    # Cells from the left edge where the segment begins.
+    return s.x * <float>(1.0 / PLACE_SCALE)
+
+
+cdef inline float start_y(const Segment* s) noexcept nogil:
+    # Cells from the bottom edge.
+    return s.y * <float>(1.0 / PLACE_SCALE)
+
+
+cdef inline float speed_x(const Segment* s) noexcept nogil:
+    # Cells a loop.
+    return s.vx * <float>(1.0 / SPEED_SCALE)
+
+
+cdef inline float speed_y(const Segment* s) noexcept nogil:
+    return s.vy * <float>(1.0 / SPEED_SCALE)
+
+
 cdef inline float place_x(const Segment* s, int32_t loop) noexcept nogil:
     # Cells from the left edge at a loop of the segment.
-    return s.x * <float>(1.0 / PLACE_SCALE) + (
-        s.vx * <float>(1.0 / SPEED_SCALE) * min(loop - s.begin, <int32_t>s.moving)
-    )
+    return start_x(s) + speed_x(s) * min(loop - s.begin, <int32_t>s.moving)
 
 
 cdef inline float place_y(const Segment* s, int32_t loop) noexcept nogil:
-    # Cells from the bottom edge.
-    return s.y * <float>(1.0 / PLACE_SCALE) + (
-        s.vy * <float>(1.0 / SPEED_SCALE) * min(loop - s.begin, <int32_t>s.moving)
-    )
+    return start_y(s) + speed_y(s) * min(loop - s.begin, <int32_t>s.moving)
 
 
 cdef class Tracks:
