@@ -261,6 +261,7 @@ def open_library(options: Options) -> Library:
         on_error=options.on_error,
         cache_bytes=options.cache_bytes,
         source=options.source,
+        on_bad_ids=options.on_bad_ids,
     )
 
 

@@ -141,6 +141,7 @@ def export(
         on_error=on_error,
         cache_bytes=asked.cache_bytes,
         source=asked.source,
+        on_bad_ids=asked.on_bad_ids,
     )
     folder = Path(out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)

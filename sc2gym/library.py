@@ -211,11 +211,13 @@ class _File:
         """What states know it by, whatever it is called and wherever it is."""
         return f"{'recording' if self.is_recording else 'replay'}:{self.content_hash()}"
 
-    def episodes(self, step_mul: int | Literal["actions"]) -> tuple[Episode, ...]:
+    def episodes(
+        self, step_mul: int | Literal["actions"], on_bad_ids: Literal["skip", "raise"]
+    ) -> tuple[Episode, ...]:
         """Of all sides at once: they share most of their memory. A recording has one."""
         if self.is_recording:
             return (recorded.episode(Recording(self.name), step_mul),)
-        return episodes(self.open(), "both", step_mul)
+        return episodes(self.open(), "both", step_mul, on_bad_ids=on_bad_ids)
 
 
 class Library:
@@ -237,6 +239,8 @@ class Library:
             files, else from the replay's events; "recording" and "events" take one kind of file
             and leave out the other; "game" records what has no recording, when it is first
             asked for, and needs StarCraft II.
+        on_bad_ids: What to do about tracker events of units that do not live: "skip" them, or
+            "raise", and `on_error` decides about the replay.
 
     Attributes:
         skipped: (name, reason) of every replay left out so far.
@@ -256,11 +260,13 @@ class Library:
         on_error: str = "skip",
         cache_bytes: int | None = None,
         source: str = "auto",
+        on_bad_ids: Literal["skip", "raise"] = "skip",
     ):
         self.player = player
         self.step_mul = step_mul
         self.source = source
         self.on_error = on_error
+        self.on_bad_ids = on_bad_ids
         self.skipped: list[tuple[str, str]] = []
         self._cache_bytes = cache_bytes
         if cache_bytes is not None:
@@ -349,11 +355,13 @@ class Library:
         if self.source == "game" and not file.is_recording:
             file = _File.of(recorded.record(file.source, player_id, self.step_mul))
 
+        key = file.key, self.step_mul, self.on_bad_ids
+
         def decode() -> tuple[tuple[Episode, ...], int]:
-            decoded = file.episodes(self.step_mul)
+            decoded = file.episodes(self.step_mul, self.on_bad_ids)
             return decoded, _nbytes(decoded)
 
-        decoded: tuple[Episode, ...] = _cache.get((file.key, self.step_mul), decode)
+        decoded: tuple[Episode, ...] = _cache.get(key, decode)
         for episode in decoded:
             if episode.player.player_id == player_id:
                 if len(episode) < 1:

@@ -45,6 +45,8 @@ class Options:
             and together complete, as long as all ranks reset with the same seed.
         on_error: What to do about a replay that cannot be used: "skip" it with a warning, or
             "raise".
+        on_bad_ids: What to do about a replay whose tracker events name units that do not live:
+            "skip" those events, or "raise", and `on_error` decides.
         copy: False hands out memory that the step after the next writes over.
         reward: "imitation" is 1 where the player acted and the agent chose the same function,
             else 0; "outcome" is 1, 0 or -1 for a win, neither or a loss at the episode's end;
@@ -70,6 +72,7 @@ class Options:
     order: Literal["shuffle", "sequential"] = "shuffle"
     shard: tuple[int, int] = (0, 1)
     on_error: Literal["skip", "raise"] = "skip"
+    on_bad_ids: Literal["skip", "raise"] = "skip"
     copy: bool = True
     reward: Literal["imitation", "outcome", "score"] | Callable[[Episode, int, int], float] = (
         "imitation"
@@ -86,6 +89,7 @@ class Options:
             choose("step_mul", self.step_mul, ("actions",), "or a number of game loops, 1 or more")
         choose("order", self.order, ORDERS)
         choose("on_error", self.on_error, ON_ERROR)
+        choose("on_bad_ids", self.on_bad_ids, ON_ERROR)
         choose("source", self.source, SOURCES)
         if not callable(self.reward):
             choose("reward", self.reward, REWARDS)

@@ -65,6 +65,9 @@ class SC2ReplayVectorEnv(Stateful, VectorEnv[Observation, npt.NDArray[np.int64],
     (`prefetch`), and what comes after the current episodes is decoded before they end. What is
     handed out is the same to the bit without.
 
+    Like all of Gymnasium's it is for one thread at a time: two that call `step` at once get
+    errors or each other's batches.
+
     Args:
         replays: See `Options`.
         num_envs: Lanes. Where there are fewer episodes, lanes share them, and a warning says so.

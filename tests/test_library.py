@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,7 @@ from sc2gym import library as library_module
 from sc2gym.errors import ReplayError
 from sc2gym.library import SAMPLES, Library, Order, find
 from sc2gym.replay import Replay
+from sc2gym.vector import SC2ReplayVectorEnv
 
 SOME = sorted(SAMPLES.glob("*.SC2Replay"))
 
@@ -361,3 +363,21 @@ def test_a_warning_says_where_in_the_file(folder: Path) -> None:
     (folder / "short.SC2Replay").write_bytes(good[: len(good) // 2])
     with pytest.warns(UserWarning, match=r"skipped .*short\.SC2Replay: archive, byte \d+: "):
         Library(folder)
+
+
+def test_replays_with_bad_unit_ids_are_left_out_where_that_is_asked_for(data_dir: Path) -> None:
+    files = [data_dir / "replays/tricky/2.0.11.26825-bad-unit-ids.SC2Replay", SAMPLES]
+    envs = SC2ReplayVectorEnv(files, step_mul=200, minimap_size=8)
+    bad = envs.library.episode(0)
+    assert bad.bad_unit_ids > 0
+    # What the process keeps decoded is not taken for what was asked for here.
+    strict = SC2ReplayVectorEnv(files, step_mul=200, minimap_size=8, on_bad_ids="raise")
+    with pytest.warns(UserWarning, match="skipped .*bad-unit-ids.*tracker events of units"):
+        assert strict.library.usable(0) is None
+    assert strict.library.usable(len(strict.library) - 1) is not None
+    options = {"on_bad_ids": "raise", "on_error": "raise"}
+    with pytest.raises(ReplayError, match="tracker events of units"):
+        SC2ReplayVectorEnv(files[:1], step_mul=200, **options).reset(seed=0)
+    assert pickle.loads(pickle.dumps(strict.library)).on_bad_ids == "raise"
+    with pytest.raises(ValueError, match="on_bad_ids"):
+        SC2ReplayVectorEnv(files, on_bad_ids="ignore")
