@@ -225,12 +225,14 @@ with checkpoint.every(path, steps=10**9, model=model) as saver:
     while True:
         time.sleep(0.01 if kind != "stuck" else 0.1)
         step += 1
-        print("step", step, flush=True)
+        print("step", step, "signals", len(saver._came), flush=True)
         if kind == "child":
+            begun, begin = os.pipe()
             child = os.fork()
             if child == 0:
+                os.write(begin, b"x")
                 time.sleep(60)
-            time.sleep(0.1)
+            os.read(begun, 1)  # a signal that comes while it forks is lost
             os.kill(child, signal.SIGTERM)
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             print("child", status, flush=True)
@@ -254,9 +256,10 @@ def _process(path, kind: str) -> subprocess.Popen:
 @pytest.mark.parametrize(("kind", "code"), [("default", -signal.SIGTERM), ("handler", 5)])
 def test_sigterm_saves_and_then_ends_the_process_as_before(tmp_path, kind, code):
     process = _process(tmp_path / "a.pt", kind)
-    time.sleep(0.1)
+    first = process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    rest, err = process.communicate(timeout=30)
+    out = first + rest
     assert process.returncode == code and err == ""
     steps = [int(line.split()[1]) for line in out.splitlines() if line.startswith("step")]
     assert checkpoint.load(tmp_path / "a.pt", model=torch.nn.Linear(300, 300)).step == steps[-1]
@@ -266,8 +269,8 @@ def test_sigterm_saves_and_then_ends_the_process_as_before(tmp_path, kind, code)
 def test_a_second_sigterm_does_not_wait(tmp_path):
     process = _process(tmp_path / "a.pt", "stuck")
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
-    assert process.poll() is None
+    while not process.stdout.readline().endswith("signals 1\n"):
+        assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGTERM

@@ -27,7 +27,9 @@ def environments(replays: list[Path]) -> SC2ReplayVectorEnv:
 
 
 def windows(replays: list[Path]) -> Any:
-    dataset = pytest.importorskip("sc2gym.dataset", reason="needs the extra `torch`")
+    pytest.importorskip("torch", reason="needs the extra `torch`")
+    from sc2gym import dataset
+
     return dataset.ReplayDataset(
         replays[:4], steps=8, mix=2, seed=3, epochs=None, step_mul=320, minimap_size=8
     )
