@@ -630,7 +630,7 @@ cdef class Types:
         cdef uint32_t loop = 0
         cdef int user = -1
         cdef size_t used = 0, start = 0
-        cdef size_t size = data.shape[0] // 64 + 16
+        cdef size_t size = min(data.shape[0] // 8, 1 << 15) + 16   # most streams have fewer
         cdef IndexRow* rows
         for i in range(MAX_EVENT_ID):
             types[i] = -1

@@ -94,7 +94,7 @@ cdef struct Group:
     # them (so it is in all of the real replays: no mask then reaches beyond its group, and
     # nothing is added that is there already).
     int32_t count
-    uint32_t[MAX_SELECTION] tag
+    uint32_t* tag               # (MAX_SELECTION,)
 
 cdef struct State:
     Unit* units
@@ -110,7 +110,8 @@ cdef struct State:
     int32_t* selected           # ordinals, one run a snapshot
     Py_ssize_t num_selected
     Py_ssize_t max_selected
-    Group* groups               # (NUM_USERS, NUM_GROUPS)
+    Group[NUM_USERS * NUM_GROUPS] groups    # by user
+    uint32_t* tags              # of all of them; most are never touched
     const float* speed
     int32_t end
     int bad
@@ -496,13 +497,13 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
     s.speed = &speed[0]
     s.end = end
     s.latest = <int32_t*>malloc(MAX_INDEX * 4)
-    s.groups = <Group*>malloc(NUM_USERS * NUM_GROUPS * sizeof(Group))
+    s.tags = <uint32_t*>malloc(NUM_USERS * NUM_GROUPS * MAX_SELECTION * sizeof(uint32_t))
     try:
-        if s.latest == NULL or s.groups == NULL:
+        if s.latest == NULL or s.tags == NULL:
             raise MemoryError
         memset(s.latest, 0xFF, MAX_INDEX * 4)
         for i in range(NUM_USERS * NUM_GROUPS):
-            s.groups[i].count = 0
+            s.groups[i].tag = s.tags + i * MAX_SELECTION
         with nogil:
             i = 0
             while (i < ops.shape[0] or j < commands.shape[0]) and not s.no_memory:
@@ -527,7 +528,7 @@ def build(const Op[::1] ops, const CommandOp[::1] commands, const uint8_t[::1] m
         return Tracks(*_arrays(&s), s.bad)
     finally:
         free(s.latest)
-        free(s.groups)
+        free(s.tags)
         free(s.units)
         free(s.segments)
         free(s.snapshots)
