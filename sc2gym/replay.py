@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from sc2gym import columns, protocol
+from sc2gym._fast import bits
 from sc2gym.archive import MAX_FILE_BYTES, Archive
 from sc2gym.errors import CorruptReplayError, ReplayError, UnsupportedReplayError
 from sc2gym.protocol import VERSIONED, BuildPolicy, EventTypes, Protocol, Stream
@@ -370,7 +372,7 @@ class Replay:
         """Whether the file has the stream at all; tracker events exist from 2.0.8."""
         return self.member(f"replay.{stream}.events") is not None
 
-    def _stream(self, stream: Stream) -> _Stream:
+    def _stream(self, stream: Stream, reader: _Reader | None = None) -> _Stream:
         # The first table that reads the whole stream is the one.
         if stream not in self._streams:
             if stream not in protocol.STREAMS:
@@ -384,8 +386,13 @@ class Replay:
                     if stream not in table.streams:
                         continue
                     types = table.streams[stream]
+                    plans: list[bits.Plan] | None = None
+                    if reader:
+                        # What the table lacks is said if it turns out to be the one.
+                        with suppress(ValueError):
+                            plans = reader.plans(table)
                     try:
-                        found = table.types.index(
+                        index, order, starts, read = table.types.index(
                             data,
                             stream in VERSIONED,
                             types.types,
@@ -393,13 +400,16 @@ class Replay:
                             table.loop_type,
                             types.user_type,
                             stream,
+                            plans or [],
                         )
                     except CorruptReplayError as error:
                         error.member = member
                         first = first or error
                         continue
-                    self._streams[stream] = _Stream(table, types, *found)
+                    self._streams[stream] = _Stream(table, types, index, order, starts)
                     self.table_builds[member] = build
+                    if reader and plans is not None:
+                        reader.read = read
                     break
                 else:
                     raise self._no_table(first)
@@ -445,7 +455,11 @@ class Replay:
         return columns.alternatives(found.table, _type_id(found.types, event), path)
 
     def events(
-        self, stream: Stream, fields: Mapping[str, Sequence[str] | None]
+        self,
+        stream: Stream,
+        fields: Mapping[str, Sequence[str] | None],
+        *,
+        missing: Literal["raise", "skip"] = "raise",
     ) -> dict[str, npt.NDArray[np.void]]:
         """Events as columns.
 
@@ -454,6 +468,7 @@ class Replay:
             fields: {event: columns}; None for all of its columns. Events go by s2protocol's
                 names without the frame: "Cmd" for NNet.Game.SCmdEvent. Columns are dotted
                 paths, see `sc2gym.columns`.
+            missing: What to do about an event or column that the type table does not have.
 
         Returns:
             {event: structured array, one row an event in stream order}. Before the columns
@@ -466,32 +481,27 @@ class Replay:
             CorruptReplayError: with member, offset and the event being read.
             ValueError: An event or column that the type table does not have.
         """
-        decoded = self._stream(stream)
-        types, starts = decoded.types, decoded.starts
-        member = f"replay.{stream}.events"
-        data = self.member(member) or b""
-        users = types.user_type >= 0
-        leading = (("_gameloop", "i8"), *((("_userid", "i8"),) if users else ()), ("_index", "i8"))
-        found: dict[str, npt.NDArray[np.void]] = {}
-        for event, wanted in fields.items():
-            type_id = _type_id(types, event)
-            chosen = None if wanted is None else tuple(wanted)
-            plan = columns.plan(decoded.table.build, type_id, chosen, leading)
-            event_id = types.ids[event]
-            with self._named():
-                found[event], children = plan.program.fill(
-                    data,
-                    stream in VERSIONED,
-                    decoded.index,
-                    decoded.order[starts[event_id] : starts[event_id + 1]],
-                    users,
-                    plan.null,
-                    [null for _, null in plan.children],
-                    f"{member}: {event}",
-                )
-            for (path, _), child in zip(plan.children, children, strict=True):
-                found[f"{event}.{path}"] = child
-        return found
+        reader = _Reader(stream, fields, missing)
+        # Whoever first asks for events of a stream reads them while they are being found.
+        decoded = self._stream(stream, reader)
+        if reader.read is None:
+            reader.read = []
+            data = self.member(f"replay.{stream}.events") or b""
+            for event_id, program, null, child_nulls in reader.plans(decoded.table):
+                places = decoded.order[decoded.starts[event_id] : decoded.starts[event_id + 1]]
+                with self._named():
+                    columns_of = program.fill(
+                        data,
+                        stream in VERSIONED,
+                        decoded.index,
+                        places,
+                        decoded.types.user_type >= 0,
+                        null,
+                        child_nulls,
+                        f"replay.{stream}.events, event {event_id}",
+                    )
+                reader.read.append(columns_of)
+        return reader.found()
 
     def blob(self, stream: Stream, pair: Sequence[int]) -> bytes | None:
         """The bytes that a blob column's (offset, length) stands for; None for null."""
@@ -510,6 +520,54 @@ class _Stream:
     index: npt.NDArray[np.void]
     order: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int32]
+
+
+class _Reader:
+    """What `Replay.events` is asked for, by the type table that turns out to be the one."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        fields: Mapping[str, Sequence[str] | None],
+        missing: Literal["raise", "skip"],
+    ):
+        self.stream = stream
+        self.fields = fields
+        self.missing = missing
+        self.read: list[tuple[npt.NDArray[np.void], list[npt.NDArray[np.void]]]] | None = None
+        self._plans: list[tuple[str, columns.Plan]] = []
+
+    def plans(self, table: Protocol) -> list[bits.Plan]:
+        """For `Types.index` and `Types.fill`."""
+        types = table.streams[self.stream]
+        leading = [("_gameloop", "i8"), ("_userid", "i8"), ("_index", "i8")]
+        if types.user_type < 0:
+            del leading[1]
+        self._plans = []
+        for event, wanted in self.fields.items():
+            if event not in types.ids and self.missing == "skip":
+                continue
+            type_id = _type_id(types, event)
+            if wanted is not None and self.missing == "skip":
+                present = columns.column_paths(table.build, type_id)
+                wanted = [path for path in wanted if path in present]
+            chosen = None if wanted is None else tuple(wanted)
+            plan = columns.plan(table.build, type_id, chosen, tuple(leading))
+            self._plans.append((event, plan))
+        return [
+            (types.ids[event], plan.program, plan.null, [null for _, null in plan.children])
+            for event, plan in self._plans
+        ]
+
+    def found(self) -> dict[str, npt.NDArray[np.void]]:
+        """What was read, by event and by path of child table."""
+        assert self.read is not None
+        found = {}
+        for (event, plan), (records, children) in zip(self._plans, self.read, strict=True):
+            found[event] = records
+            for (path, _), child in zip(plan.children, children, strict=True):
+                found[f"{event}.{path}"] = child
+        return found
 
 
 class _Named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -14,9 +15,9 @@ from sc2gym import vocabulary
 from sc2gym._fast import merge
 from sc2gym._fast import tracks as kernel
 from sc2gym._fast.tracks import Tracks
-from sc2gym.columns import NULL
+from sc2gym.columns import NULL, column_paths
 from sc2gym.errors import ReplayError, UnsupportedReplayError
-from sc2gym.protocol import Stream
+from sc2gym.protocol import known_builds, protocol
 from sc2gym.replay import Replay
 
 MAX_GAME_LOOPS = 1 << 20
@@ -34,7 +35,7 @@ _UNIT_EVENTS = (
 
 _TAG = ["m_unitTagIndex", "m_unitTagRecycle"]
 _PLACE = ["m_x", "m_y"]
-_TRACKER_FIELDS: dict[str, list[str]] = {
+_TRACKER_FIELDS: dict[str, Sequence[str]] = {
     "UnitBorn": [*_TAG, "m_unitTypeName", "m_controlPlayerId", *_PLACE, "m_creatorUnitTagIndex"],
     "UnitInit": [*_TAG, "m_unitTypeName", "m_controlPlayerId", *_PLACE],
     "UnitDone": [*_TAG],
@@ -43,9 +44,8 @@ _TRACKER_FIELDS: dict[str, list[str]] = {
     "UnitTypeChange": [*_TAG, "m_unitTypeName"],
     "UnitPositions": ["m_firstUnitIndex", "m_items", "m_items.value"],
     "Upgrade": ["m_playerId", "m_upgradeTypeName", "m_count"],
-    "PlayerStats": ["m_playerId"],
 }
-_GAME_FIELDS: dict[str, list[str]] = {
+_GAME_FIELDS: dict[str, Sequence[str]] = {
     "Cmd": [
         "m_cmdFlags", "m_abil.m_abilLink", "m_abil.m_abilCmdIndex", "m_data?",
         "m_data.TargetPoint.x", "m_data.TargetPoint.y", "m_data.TargetUnit.m_tag",
@@ -183,8 +183,10 @@ def follow(
             "so units cannot be followed",
             name=replay.name,
         )
-    tracker = _events(replay, "tracker", _TRACKER_FIELDS)
-    game = _events(replay, "game", _GAME_FIELDS)
+    # Older builds lack some events, and some of their fields.
+    statistics: dict[str, Sequence[str]] = {"PlayerStats": _statistics_fields()}
+    tracker = replay.events("tracker", _TRACKER_FIELDS | statistics, missing="skip")
+    game = replay.events("game", _GAME_FIELDS, missing="skip")
     end = max(1, replay.game_loops)
     if end > MAX_GAME_LOOPS:
         raise UnsupportedReplayError(f"a game of {end} loops", name=replay.name)
@@ -207,24 +209,17 @@ def follow(
         )
     losses = _deaths(tracker["UnitDied"], tracks, end)
     size = _map_size(replay, ops)
-    statistics = _statistics(tracker["PlayerStats"], end)
-    return Game(tracks, commands, statistics, tracker, game, losses, size, end, unknown_types)
+    every = _statistics(tracker["PlayerStats"], end)
+    return Game(tracks, commands, every, tracker, game, losses, size, end, unknown_types)
 
 
-def _events(replay: Replay, stream: Stream, wanted: dict[str, list[str]]) -> Events:
-    # Older builds lack some events; there they are empty.
-    known = set(replay.event_types(stream))
-    fields: dict[str, list[str]] = {event: f for event, f in wanted.items() if event in known}
-    if "PlayerStats" in fields:
-        present = replay.event_fields("tracker", "PlayerStats")
-        economy = {f"{_STATS}{name}" for name in _ECONOMY}
-        fields["PlayerStats"] = ["m_playerId"] + [
-            field for field in present if field in economy or _is_score(field)
-        ]
-    if "UnitBorn" in fields:
-        present = replay.event_fields("tracker", "UnitBorn")
-        fields["UnitBorn"] = [field for field in fields["UnitBorn"] if field in present]
-    return replay.events(stream, fields)
+@cache
+def _statistics_fields() -> tuple[str, ...]:
+    newest = protocol(known_builds()[-1])
+    types = newest.streams["tracker"]
+    paths = column_paths(newest.build, types.types[types.ids["PlayerStats"]])
+    economy = {f"{_STATS}{name}" for name in _ECONOMY}
+    return ("m_playerId", *(path for path in paths if path in economy or _is_score(path)))
 
 
 @cache

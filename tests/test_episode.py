@@ -144,8 +144,8 @@ class Cut(Replay):
 
     until = 0
 
-    def events(self, stream: Any, fields: Any) -> Any:
-        found = super().events(stream, fields)
+    def events(self, stream: Any, fields: Any, **options: Any) -> Any:
+        found = super().events(stream, fields, **options)
         return {
             event: rows[rows["_gameloop"] <= self.until]
             if "_gameloop" in (rows.dtype.names or ())

@@ -270,3 +270,39 @@ def test_s2protocol_is_read_not_run(tmp_path: Path) -> None:
         "assert not [m for m in sys.modules if m.startswith('s2protocol')], sys.modules"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code, str(path)], check=True)
+
+
+def test_columns_come_alike_while_events_are_found_and_after(real_replays: list[Path]) -> None:
+    wanted = {
+        "game": {"Cmd": None, "SelectionDelta": None, "CameraUpdate": ["m_target.x"]},
+        "tracker": {"UnitBorn": None, "UnitPositions": None, "PlayerStats": ["m_playerId"]},
+    }
+    for file in real_replays[::4]:
+        at_once, after = Replay.open(file), Replay.open(file)
+        for stream, fields in wanted.items():
+            try:
+                after.timeline(stream)
+            except ReplayError:
+                continue
+            expected = after.events(stream, fields, missing="skip")
+            found = at_once.events(stream, fields, missing="skip")
+            assert list(found) == list(expected)
+            for name in found:
+                np.testing.assert_array_equal(found[name], expected[name])
+            np.testing.assert_array_equal(at_once.timeline(stream), after.timeline(stream))
+
+
+def test_what_a_type_table_lacks_is_an_error_or_left_out(pysc2_replays: list[Path]) -> None:
+    for found_before in (False, True):
+        replay = Replay.open(pysc2_replays[0])
+        if found_before:
+            replay.timeline("game")
+        with pytest.raises(ValueError, match="no event 'Dance'; there are"):
+            replay.events("game", {"Dance": None})
+        with pytest.raises(ValueError, match="no field 'm_colour'; there are"):
+            replay.events("game", {"Cmd": ["m_cmdFlags", "m_colour"]})
+        found = replay.events(
+            "game", {"Dance": None, "Cmd": ["m_cmdFlags", "m_colour"]}, missing="skip"
+        )
+        assert list(found) == ["Cmd"]
+        assert found["Cmd"].dtype.names == ("_gameloop", "_userid", "_index", "m_cmdFlags")

@@ -1,5 +1,5 @@
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +8,9 @@ KINDS: dict[str, int]
 NODE: np.dtype[np.void]
 FIELD: np.dtype[np.void]
 INDEX: np.dtype[np.void]
+
+_Columns: TypeAlias = tuple[npt.NDArray[np.void], list[npt.NDArray[np.void]]]
+Plan: TypeAlias = tuple[int, Types, npt.NDArray[np.void], list[npt.NDArray[np.void]]]
 
 class Types:
     names: list[str]
@@ -32,7 +35,10 @@ class Types:
         loop_type: int,
         user_type: int,
         what: str,
-    ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int32], npt.NDArray[np.int32]]: ...
+        plans: list[Plan] = ...,
+    ) -> tuple[
+        npt.NDArray[np.void], npt.NDArray[np.int32], npt.NDArray[np.int32], list[_Columns]
+    ]: ...
     def fill(
         self,
         data: bytes,
@@ -43,4 +49,4 @@ class Types:
         null: npt.NDArray[np.void],
         child_nulls: list[npt.NDArray[np.void]],
         what: str,
-    ) -> tuple[npt.NDArray[np.void], list[npt.NDArray[np.void]]]: ...
+    ) -> _Columns: ...

@@ -14,7 +14,7 @@ which checks. Errors are codes on the cursor; `_raise` turns them into exception
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from sc2gym._fast.cursor cimport (
@@ -26,6 +26,8 @@ from sc2gym._fast.cursor cimport (
 import numpy as np
 
 from sc2gym.errors import CorruptReplayError
+
+cnp.import_array()
 
 cdef enum Kind:
     INT = 0
@@ -103,9 +105,8 @@ cdef struct Walk:
     int depth
 
 
-cdef size_t claim(Walk* w, int table, uint64_t count) noexcept nogil:
-    # Rows of nulls for `count` elements of a child table; the number of the first.
-    cdef Table* t = &w.tables[table]
+cdef size_t claim(Walk* w, Table* t, uint64_t count) noexcept nogil:
+    # `count` rows of nulls; the number of the first.
     cdef size_t start = t.used
     cdef size_t needed = start + count
     cdef size_t size = max(needed, 2 * t.size)
@@ -230,7 +231,7 @@ cdef inline void walk_elements(Walk* w, const Node* node, char* row, uint64_t le
     cdef uint64_t i
     if node.table >= 0 and row != NULL:
         table = &w.tables[node.table]
-        start = claim(w, node.table, length)
+        start = claim(w, table, length)
         put_pair(row, node.dest, start, length)
     for i in range(length):
         if w.cursor.error:
@@ -604,7 +605,7 @@ cdef class Types:
         return result
 
     def index(self, const uint8_t[::1] data, bint versioned, event_types, int event_id_type,
-              int loop_type, int user_type, str what):
+              int loop_type, int user_type, str what, list plans=[]):
         """Finds every event of a stream.
 
         Args:
@@ -614,11 +615,14 @@ cdef class Types:
             event_id_type, loop_type: Type ids of what stands before an event.
             user_type: Likewise; -1 where the stream has no users.
             what: The stream's name, for errors.
+            plans: Of events to read on the way, (event id, program, null, child nulls) as in
+                `fill`.
 
         Returns:
-            (dtype `INDEX`, order, starts), read-only. The first has of each event the bit offset
-            of its struct, the loop masked to 32 bits, the user and the event id. Of those of id
-            i, order[starts[i]:starts[i + 1]] are the places; int32 (events,) and (257,).
+            (dtype `INDEX`, order, starts, what `fill` would return for each plan). The first
+            three are read-only. The first has of each event the bit offset of its struct, the
+            loop masked to 32 bits, the user and the event id. Of those of id i,
+            order[starts[i]:starts[i + 1]] are the places; int32 (events,) and (257,).
 
         Raises:
             CorruptReplayError: with the offset, and the event id where it is at fault.
@@ -632,6 +636,7 @@ cdef class Types:
         cdef size_t used = 0, start = 0
         cdef size_t size = min(data.shape[0] // 8, 1 << 15) + 16   # most streams have fewer
         cdef IndexRow* rows
+        cdef Sink sink = Sink(plans, user_type >= 0)
         for i in range(MAX_EVENT_ID):
             types[i] = -1
         for event, type_of in event_types.items():
@@ -662,18 +667,23 @@ cdef class Types:
                     rows[used].game_loop = loop
                     rows[used].user = user
                     rows[used].event_id = event_id
-                    walk(&w, type_id, NULL)
+                    if sink.plan_of[event_id] >= 0:
+                        sink.read(&w, event_id, loop, user, used)
+                    else:
+                        walk(&w, type_id, NULL)
                     if c.error:
                         break
                     byte_align(c)
                     used += 1
+        if w.no_memory:
+            raise MemoryError
         if c.error:
             if c.error == BAD_EVENT:
                 c.pos = start
             _raise(c, f"{what} event {used}" + (
                 f" (id {event_id})" if event_id >= 0 and c.error != BAD_EVENT else ""))
         table.resize(used, refcheck=False)
-        return table, *_by_event_id(table)
+        return table, *_by_event_id(table), sink.arrays()
 
     cdef int64_t _number(self, Walk* w, int index) noexcept nogil:
         # A number, or a struct or choice that holds a single one.
@@ -725,68 +735,147 @@ cdef class Types:
             (records, child tables in order).
         """
         cdef Walk w
-        cdef Table[64] tables
+        cdef const IndexRow* event
+        cdef Sink sink = Sink([(0, self, null, child_nulls)], users)
         cdef Py_ssize_t i
-        if len(child_nulls) > 64:
-            raise ValueError("more than 64 repeated fields in one event")
-        if null.dtype.itemsize < 16 + 8 * users:
-            raise ValueError("records must begin with loop, user and place")
+        self._start(&w, data, versioned)
         for i in range(places.shape[0]):
             if not 0 <= places[i] < index.shape[0]:
                 raise ValueError("places beyond the index")
-        self._start(&w, data, versioned)
-        for i in range(len(child_nulls)):
-            tables[i].base = NULL
-            tables[i].null = <const char*>cnp.PyArray_DATA(child_nulls[i])
-            tables[i].stride = child_nulls[i].dtype.itemsize
-            tables[i].used = tables[i].size = 0
-        w.tables = tables
-        records = np.empty(places.shape[0], null.dtype)
-        cdef char* base = <char*>cnp.PyArray_DATA(records)
-        cdef const char* empty = <const char*>cnp.PyArray_DATA(null)
-        cdef size_t stride = null.dtype.itemsize
-        try:
-            with nogil:
-                self._fill(&w, index, places, users, base, empty, stride)
-            if w.no_memory:
-                raise MemoryError
-            if w.cursor.error:
-                _raise(&w.cursor, what)
-            return records, [
-                _owned(&tables[i], child_nulls[i].dtype) for i in range(len(child_nulls))
+        with nogil:
+            for i in range(places.shape[0]):
+                event = &index[places[i]]
+                if <uint64_t>event.offset > <uint64_t>w.cursor.size * 8:
+                    fail(&w.cursor, TRUNCATED, 0)
+                    break
+                w.cursor.pos = <size_t>(event.offset >> 3)
+                w.cursor.bit = event.offset & 7
+                sink.read(&w, 0, event.game_loop, event.user, places[i])
+                if w.cursor.error:
+                    break
+        if w.no_memory:
+            raise MemoryError
+        if w.cursor.error:
+            _raise(&w.cursor, what)
+        return sink.arrays()[0]
+
+
+cdef struct Plan:
+    const Node* nodes
+    const Field* fields
+    Table records
+    Table* children
+    int num_children
+
+
+@cython.final
+cdef class Sink:
+    # Where events of some types are read to: for each plan a table of records and its child
+    # tables.
+    cdef list plans
+    cdef bint users
+    cdef int16_t[MAX_EVENT_ID] plan_of
+    cdef Plan[MAX_EVENT_ID] plan
+    cdef Table* tables
+
+    def __cinit__(self, list plans, bint users):
+        cdef Py_ssize_t children = sum([len(each[3]) for each in plans]), i
+        cdef Types program
+        cdef Plan* plan
+        cdef Table* table
+        self.plans, self.users = plans, users
+        if len(plans) > MAX_EVENT_ID:
+            raise ValueError("more plans than events")
+        self.tables = table = <Table*>calloc(children + 1, sizeof(Table))
+        if table == NULL:
+            raise MemoryError
+        for i in range(MAX_EVENT_ID):
+            self.plan_of[i] = -1
+        for i, (event_id, program, null, child_nulls) in enumerate(plans):
+            if not 0 <= event_id < MAX_EVENT_ID:
+                raise ValueError(f"event id {event_id} in a plan")
+            if null.dtype.itemsize < 16 + 8 * users:
+                raise ValueError("records must begin with loop, user and place")
+            self.plan_of[event_id] = <int16_t>i
+            plan = &self.plan[i]
+            plan.nodes = &program.nodes[0]
+            plan.fields = &program.fields[0] if program.fields.shape[0] else NULL
+            plan.children, plan.num_children = table, len(child_nulls)
+            _empty(&plan.records, null)
+            for child_null in child_nulls:
+                _empty(table, child_null)
+                table += 1
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i, j
+        for i in range(len(self.plans or ())):
+            free(self.plan[i].records.base)
+            for j in range(self.plan[i].num_children):
+                free(self.plan[i].children[j].base)
+        free(self.tables)
+
+    cdef void read(self, Walk* w, int event_id, int64_t loop, int64_t user, int64_t place
+                   ) noexcept nogil:
+        # Reads the event at the cursor into a record of its plan.
+        cdef Plan* plan = &self.plan[self.plan_of[event_id]]
+        cdef const Node* nodes = w.nodes
+        cdef const Field* fields = w.fields
+        cdef size_t number = claim(w, &plan.records, 1)
+        cdef char* record = plan.records.base + number * plan.records.stride
+        if w.no_memory:
+            return
+        put(record, 0, loop)
+        if self.users:
+            put(record, 8, user)
+        put(record, 8 + 8 * self.users, place)
+        w.nodes, w.fields, w.tables = plan.nodes, plan.fields, plan.children
+        walk(w, 0, record)
+        w.nodes, w.fields, w.tables = nodes, fields, NULL
+
+    cdef list arrays(self):
+        # (records, child tables) of each plan.
+        cdef list found = []
+        cdef Py_ssize_t i, j
+        for i, (_, _, null, child_nulls) in enumerate(self.plans):
+            children = [
+                _owned(&self.plan[i].children[j], child_nulls[j].dtype)
+                for j in range(len(child_nulls))
             ]
-        finally:
-            for i in range(len(child_nulls)):
-                free(tables[i].base)
-
-    cdef void _fill(self, Walk* w, const IndexRow[::1] index, const int32_t[::1] places,
-                    bint users, char* row, const char* null, size_t stride) noexcept nogil:
-        cdef const IndexRow* event
-        cdef Py_ssize_t i
-        for i in range(places.shape[0]):
-            event = &index[places[i]]
-            if <uint64_t>event.offset > <uint64_t>w.cursor.size * 8:
-                fail(&w.cursor, TRUNCATED, 0)
-                return
-            w.cursor.pos = <size_t>(event.offset >> 3)
-            w.cursor.bit = event.offset & 7
-            memcpy(row, null, stride)
-            put(row, 0, event.game_loop)
-            if users:
-                put(row, 8, event.user)
-            put(row, 8 + 8 * users, places[i])
-            walk(w, 0, row)
-            if w.cursor.error:
-                return
-            row += stride
+            found.append((_owned(&self.plan[i].records, null.dtype), children))
+        return found
 
 
-cdef _owned(const Table* table, dtype):
-    # A child table as an array.
-    rows = np.empty(table.used, dtype)
-    if table.used:
-        memcpy(cnp.PyArray_DATA(rows), table.base, table.used * table.stride)
-    return rows
+cdef void _empty(Table* table, null) noexcept:
+    table.base = NULL
+    table.null = <const char*>cnp.PyArray_DATA(null)
+    table.stride = cnp.PyArray_ITEMSIZE(null)
+    table.used = table.size = 0
+
+
+@cython.final
+cdef class Memory:
+    # What an array's numbers lie in.
+    cdef void* base
+
+    def __dealloc__(self):
+        free(self.base)
+
+
+cdef _owned(Table* table, dtype):
+    # A table as an array, which takes its memory over.
+    cdef Memory memory
+    cdef cnp.npy_intp size = table.used * table.stride
+    if not table.used:
+        return np.empty(0, dtype)
+    memory = Memory()
+    memory.base = realloc(table.base, size)
+    if memory.base == NULL:
+        raise MemoryError
+    table.base = NULL
+    table.used = table.size = 0
+    rows = cnp.PyArray_SimpleNewFromData(1, &size, cnp.NPY_UINT8, memory.base)
+    cnp.set_array_base(rows, memory)
+    return rows.view(dtype)
 
 
 cdef tuple _by_event_id(table):
