@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,9 @@ from sc2gym.protocol import Protocol, protocol, unpack_type
 
 NULL: int = np.iinfo(np.int64).min
 """What an integer column holds where the file holds null. No integer of the format reaches it."""
+
+Missing = Literal["raise", "skip"]
+"""What to do about what a type table does not have."""
 
 _PAIR = np.dtype(("i8", (2,)))
 _ROOT = "value"
@@ -170,7 +174,11 @@ def _choices(table: Protocol, type_id: int, path: str) -> Iterator[tuple[str, di
 
 @cache
 def plan(
-    build: int, type_id: int, wanted: tuple[str, ...] | None, leading: tuple[tuple[str, str], ...]
+    build: int,
+    type_id: int,
+    wanted: tuple[str, ...] | None,
+    leading: tuple[tuple[str, str], ...],
+    missing: Missing = "raise",
 ) -> Plan:
     """The plan for one event type.
 
@@ -179,11 +187,14 @@ def plan(
         type_id: The event's type.
         wanted: Column paths; None for all. A repeated field's path alone brings all of it.
         leading: (name, dtype) of columns that stand first in a record and are filled elsewhere.
+        missing: "skip" leaves out the paths that the event does not have.
 
     Raises:
         ValueError: A path that the event does not have; the message lists those it has.
     """
     tree = _unroll(build, type_id)
+    if wanted is not None and missing == "skip":
+        wanted = tuple(path for path in wanted if path in column_paths(build, type_id))
     chosen = _choose(tree, wanted)
     tables = sorted({0, *(tree.columns[node].table for node in chosen)})
     records = {

@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import blake2b
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,9 @@ _LOCAL_RACES = {
 }  # fmt: skip
 
 _CONTROL_COMPUTER = 3
+
+# What stands in front of an event's columns; the tracker stream has no users.
+_LEADING = (("_gameloop", "i8"), ("_userid", "i8"), ("_index", "i8"))
 
 _LOBBY_FIELDS = frozenset({
     "m_syncLobbyState", "m_gameDescription", "m_mapSizeX", "m_mapSizeY",
@@ -459,7 +462,7 @@ class Replay:
         stream: Stream,
         fields: Mapping[str, Sequence[str] | None],
         *,
-        missing: Literal["raise", "skip"] = "raise",
+        missing: columns.Missing = "raise",
     ) -> dict[str, npt.NDArray[np.void]]:
         """Events as columns.
 
@@ -529,7 +532,7 @@ class _Reader:
         self,
         stream: Stream,
         fields: Mapping[str, Sequence[str] | None],
-        missing: Literal["raise", "skip"],
+        missing: columns.Missing,
     ):
         self.stream = stream
         self.fields = fields
@@ -540,19 +543,14 @@ class _Reader:
     def plans(self, table: Protocol) -> list[bits.Plan]:
         """For `Types.index` and `Types.fill`."""
         types = table.streams[self.stream]
-        leading = [("_gameloop", "i8"), ("_userid", "i8"), ("_index", "i8")]
-        if types.user_type < 0:
-            del leading[1]
+        leading = _LEADING if types.user_type >= 0 else _LEADING[::2]
         self._plans = []
         for event, wanted in self.fields.items():
             if event not in types.ids and self.missing == "skip":
                 continue
-            type_id = _type_id(types, event)
-            if wanted is not None and self.missing == "skip":
-                present = columns.column_paths(table.build, type_id)
-                wanted = [path for path in wanted if path in present]
             chosen = None if wanted is None else tuple(wanted)
-            plan = columns.plan(table.build, type_id, chosen, tuple(leading))
+            type_id = _type_id(types, event)
+            plan = columns.plan(table.build, type_id, chosen, leading, self.missing)
             self._plans.append((event, plan))
         return [
             (types.ids[event], plan.program, plan.null, [null for _, null in plan.children])
