@@ -36,7 +36,7 @@ cdef extern from *:
 
 cdef enum:
     AHEAD = 6           # units from which the segment is fetched into the cache beforehand
-    MANY = 64           # units that are painted at a time
+    MANY = 64           # units that are painted or listed at a time
     LEAST_FRAMES = 4    # for which it pays to draw beforehand what stands still
     MOST_FRAMES = 32    # beyond which there is little left that does
 
@@ -148,6 +148,16 @@ cdef inline bint _lives(const View* view, const Segment** at, int32_t loop) noex
         s += 1
     at[0] = s
     return s.begin <= loop < s.end
+
+
+cdef inline const Segment* _listed(const View* view, Py_ssize_t i, Py_ssize_t end, int32_t loop
+                                   ) noexcept nogil:
+    # Where the i-th unit of all lists is at a loop of its block, whose list ends at `end`; if it
+    # does not live then, its next or its last segment.
+    cdef const Segment* s = &view.segments[view.first[i]]
+    prefetch(&view.segments[view.first[min(i + AHEAD, end - 1)]])
+    _lives(view, &s, loop)
+    return s
 
 
 cdef const Segment* _find(const View* view, Py_ssize_t block, int32_t unit, int32_t loop
@@ -347,16 +357,15 @@ cdef void _draw_units(const View* view, Py_ssize_t block, int32_t loop, const La
 
 cdef void _draw_all(const View* view, const Canvas* canvas, Py_ssize_t block, int32_t loop,
                     const Layout* layout, uint8_t* minimap) noexcept nogil:
-    cdef Py_ssize_t i, last = view.block_start[block + 1] - 1
+    cdef Py_ssize_t i, end = view.block_start[block + 1]
     cdef const Segment* s
     cdef Selection selection = _selection(view, loop)
     cdef Marks marks
     marks.count = 0
     memset(minimap, 0, layout.num_layers * canvas.size)
-    for i in range(view.block_start[block], last + 1):
-        prefetch(&view.segments[view.first[min(i + AHEAD, last)]])
-        s = &view.segments[view.first[i]]
-        if _lives(view, &s, loop):
+    for i in range(view.block_start[block], end):
+        s = _listed(view, i, end, loop)
+        if s.begin <= loop < s.end:
             _mark(view, canvas, s, &marks, marks.count)
             marks.count += 1
             if marks.count == MANY:
@@ -390,17 +399,16 @@ cdef bint _prepare(const View* view, Py_ssize_t block, int32_t loop, int32_t end
     # Draws what stands still until `end`, in the same block, and notes what else lives until
     # then: a unit by its segment at the loop, or by its first. False where that is too much.
     cdef Canvas canvas = _canvas(view, layout, scratch.planes)
-    cdef Py_ssize_t i, last = view.block_start[block + 1] - 1
+    cdef Py_ssize_t i, last = view.block_start[block + 1]
     cdef Marks* kept = <Marks*>scratch.notes
     cdef Marks still
     cdef const Segment* s
     cdef bint lives
     still.count = kept.count = scratch.count = 0
     memset(scratch.planes, 0, layout.num_layers * canvas.size)
-    for i in range(view.block_start[block], last + 1):
-        prefetch(&view.segments[view.first[min(i + AHEAD, last)]])
-        s = &view.segments[view.first[i]]
-        lives = _lives(view, &s, loop)
+    for i in range(view.block_start[block], last):
+        s = _listed(view, i, last, loop)
+        lives = s.begin <= loop < s.end
         if lives and s.end >= end and s.begin + s.moving <= loop and not s.building:
             _mark(view, &canvas, s, &still, still.count)
             still.count += 1
@@ -529,50 +537,83 @@ cdef void _draw_losses(const View* view, const Canvas* canvas, int32_t loop) noe
         row -= 1
 
 
-cdef float _cell(const View* view, const Segment* s, int32_t loop, int column, bint chosen
-                 ) noexcept nogil:
+cdef struct Rows:
+    # Units for rows of the table that follow each other.
+    int count
+    const Segment* segment[MANY]
+    uint8_t[MANY] selected
+
+
+cdef void _write_column(const View* view, Rows* rows, int32_t loop, int column, float* cell,
+                        int stride) noexcept nogil:
+    cdef const Segment** s = rows.segment
+    cdef int i
     if column == UNIT_TYPE:
-        return view.type_id[s.type]
-    if column == ALLIANCE:
-        return view.relation[s.owner]
-    if column == X:
-        return place_x(s, loop)
-    if column == Y:
-        return view.map_height - place_y(s, loop)
-    if column == OWNER:
-        return 16 if s.owner == 0 else s.owner
-    if column == PROGRESS:
-        return _progress(view, s, loop)
-    if column == RADIUS:
-        return view.type_radius[s.type]
-    if column == IS_SELECTED:
-        return chosen
-    return VISIBLE if column == DISPLAY_TYPE else 0
+        for i in range(rows.count):
+            cell[i * stride] = view.type_id[s[i].type]
+    elif column == ALLIANCE:
+        for i in range(rows.count):
+            cell[i * stride] = view.relation[s[i].owner]
+    elif column == X:
+        for i in range(rows.count):
+            cell[i * stride] = place_x(s[i], loop)
+    elif column == Y:
+        for i in range(rows.count):
+            cell[i * stride] = view.map_height - place_y(s[i], loop)
+    elif column == OWNER:
+        for i in range(rows.count):
+            cell[i * stride] = 16 if s[i].owner == 0 else s[i].owner
+    elif column == PROGRESS:
+        for i in range(rows.count):
+            cell[i * stride] = _progress(view, s[i], loop)
+    elif column == RADIUS:
+        for i in range(rows.count):
+            cell[i * stride] = view.type_radius[s[i].type]
+    elif column == IS_SELECTED:
+        for i in range(rows.count):
+            cell[i * stride] = rows.selected[i]
+    else:
+        for i in range(rows.count):
+            cell[i * stride] = VISIBLE if column == DISPLAY_TYPE else 0
+
+
+cdef void _write_rows(const View* view, Rows* rows, int32_t loop, const Layout* layout,
+                      const Row* row, int first) noexcept nogil:
+    # Column by column: what a column holds is asked once for many units.
+    cdef int i, columns = layout.num_columns
+    cdef float* cell
+    if row.unit_tags != NULL:
+        for i in range(rows.count):
+            row.unit_tags[first + i] = view.unit_tags[rows.segment[i].unit]
+    if row.units != NULL:
+        cell = row.units + <size_t>first * columns
+        for i in range(columns):
+            _write_column(view, rows, loop, layout.columns[i], cell + i, columns)
 
 
 cdef void _list(const View* view, Py_ssize_t block, int32_t loop, const Layout* layout,
                 const Row* row) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef int count = 0, c
-    cdef bint chosen
+    cdef Py_ssize_t i, end = view.block_start[block + 1]
+    cdef int written = 0
     cdef const Segment* s
-    cdef float* cell = row.units
     cdef Selection selection = _selection(view, loop)
-    for i in range(view.block_start[block], view.block_start[block + 1]):
-        s = &view.segments[view.first[i]]
-        if not _lives(view, &s, loop):
+    cdef Rows rows
+    rows.count = 0
+    for i in range(view.block_start[block], end):
+        s = _listed(view, i, end, loop)
+        if not s.begin <= loop < s.end:
             continue
-        if count == layout.max_units:
+        if written + rows.count == layout.max_units:
             break
-        chosen = _is_selected(&selection, s.unit)
-        if row.unit_tags != NULL:
-            row.unit_tags[count] = view.unit_tags[s.unit]
-        if cell != NULL:
-            for c in range(layout.num_columns):
-                cell[c] = _cell(view, s, loop, layout.columns[c], chosen)
-            cell += layout.num_columns
-        count += 1
-    _end_list(count, layout, row)
+        rows.segment[rows.count] = s
+        rows.selected[rows.count] = _is_selected(&selection, s.unit)
+        rows.count += 1
+        if rows.count == MANY:
+            _write_rows(view, &rows, loop, layout, row, written)
+            written += MANY
+            rows.count = 0
+    _write_rows(view, &rows, loop, layout, row, written)
+    _end_list(written + rows.count, layout, row)
 
 
 cdef void _end_list(int count, const Layout* layout, const Row* row) noexcept nogil:
@@ -588,7 +629,7 @@ cdef void _end_list(int count, const Layout* layout, const Row* row) noexcept no
 
 cdef void _player(const View* view, Py_ssize_t block, int32_t loop, int32_t* player
                   ) noexcept nogil:
-    cdef Py_ssize_t row = _last(view.stat_loops, view.num_stats, 1, loop), i
+    cdef Py_ssize_t row = _last(view.stat_loops, view.num_stats, 1, loop), i, end
     cdef const Segment* s
     cdef uint8_t of_class
     for i in range(PLAYER_FIELDS):
@@ -596,9 +637,10 @@ cdef void _player(const View* view, Py_ssize_t block, int32_t loop, int32_t* pla
     player[8] = player[9] = player[10] = 0
     if block < 0:
         return
-    for i in range(view.block_start[block], view.block_start[block + 1]):
-        s = &view.segments[view.first[i]]
-        if _lives(view, &s, loop) and view.relation[s.owner] == SELF and not s.building:
+    end = view.block_start[block + 1]
+    for i in range(view.block_start[block], end):
+        s = _listed(view, i, end, loop)
+        if s.begin <= loop < s.end and view.relation[s.owner] == SELF and not s.building:
             of_class = view.type_class[s.type]
             player[8] += view.first_army_class <= of_class <= view.last_army_class
             player[9] += s.type == view.warp_gate
