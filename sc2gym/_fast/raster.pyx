@@ -436,14 +436,8 @@ cdef void _draw_changing(const View* view, const Canvas* canvas, Py_ssize_t bloc
     cdef Marks* marks = <Marks*>scratch.notes
     cdef const Segment* s
     cdef Selection selection = _selection(view, loop)
-    cdef size_t plane
     cdef int i, part
-    for i in range(layout.num_layers):
-        plane = i * canvas.size
-        if layout.layers[i] in (PLAYER_ID, PLAYER_RELATIVE, UNIT_DENSITY, UNIT_CLASS):
-            memcpy(minimap + plane, scratch.planes + plane, canvas.size)
-        else:
-            memset(minimap + plane, 0, canvas.size)
+    memcpy(minimap, scratch.planes, layout.num_layers * canvas.size)
     for part in range(scratch.count):
         for i in range(marks.count):
             if loop >= marks.end[i]:
