@@ -150,7 +150,7 @@ def load(
 
     Raises:
         CheckpointError: There is no whole file, it lacks a part, or a part is of another class
-            or shape than the one saved. Parts before it are loaded by then.
+            or shape than the one saved. Random states and parts before it are loaded by then.
         TypeError: A part that cannot be one.
         ImportError: torch is not installed.
     """

@@ -395,8 +395,15 @@ def test_sealed_but_of_something_else(tmp_path):
     for contents in cases:
         _refused(tmp_path / "a.pt", _seal(_saved(contents)), "a.pt: (not a|no|random)")
     # Whole, but what is in it does not fit.
-    _refused(tmp_path / "a.pt", _seal(_saved(states)), r"a\.pt: model: (?s:.*)Missing key")
     (tmp_path / "a.pt").write_bytes(_seal(_saved(states)))
+    model = torch.nn.Linear(30, 40)
+    before = model.weight.detach().clone()
+    with pytest.raises(CheckpointError, match=r"a\.pt: model: (?s:.*)Missing key"):
+        checkpoint.load(tmp_path / "a.pt", model=model, random=False)
+    # Random states that do not fit are found before any part is loaded.
+    with pytest.raises(CheckpointError, match=r"a\.pt: random states"):
+        checkpoint.load(tmp_path / "a.pt", model=model)
+    assert torch.equal(model.weight, before)
     with pytest.raises(CheckpointError, match="random states"):
         checkpoint.load(tmp_path / "a.pt")
     for data in (b"", b"PK\x03\x04", b"x" * 100):
