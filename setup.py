@@ -23,6 +23,9 @@ debug, sanitize, coverage = map(
 )
 
 compile_args = ["-O0", "-g3", "-UNDEBUG"] if debug else ["-O3"]
+# A multiplication and an addition made one, as some processors can, round otherwise: frames are
+# the same to the bit on all of them.
+compile_args.append("-ffp-contract=off")
 link_args = []
 macros = [("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")]
 if sanitize:
