@@ -11,6 +11,10 @@ from collections.abc import Callable
 from sc2gym.game.recorder import Progress, Report, record, reencode
 from sc2gym.game.worker import Settings
 
+_RECORD = """
+Has StarCraft II play replays, and keeps what it observes in files that can be stepped through
+where there is no game.
+"""
 _RECORD_EXAMPLES = """
 examples:
   sc2gym record ~/replays --out recordings --workers 4
@@ -19,6 +23,10 @@ examples:
 
 Needs StarCraft II (SC2PATH says where) and pip install "sc2gym[game]". A run that was stopped
 goes on where it was when it is started again. More in docs/recordings.md.
+"""
+_REENCODE = """
+Has StarCraft II write replays anew, under the version that is installed, so that old ones can be
+played.
 """
 _REENCODE_EXAMPLES = """
 examples:
@@ -30,6 +38,7 @@ Needs StarCraft II (SC2PATH says where) and pip install "sc2gym[game]".
 
 def add_record_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sc2gym record`."""
+    parser.description = _RECORD
     parser.epilog = _RECORD_EXAMPLES
     _add_common_arguments(parser)
     add = parser.add_argument
@@ -82,6 +91,7 @@ def run_record(arguments: argparse.Namespace) -> int:
 
 def add_reencode_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sc2gym reencode`."""
+    parser.description = _REENCODE
     parser.epilog = _REENCODE_EXAMPLES
     parser.add_argument("replays", nargs="+", metavar="IN", help="replays, or folders of them")
     parser.add_argument("out", metavar="OUT", help="folder to write to")
