@@ -254,6 +254,18 @@ def test_values_nested_without_end(bomb: str) -> None:
     assert caught.value.member == "replay.tracker.events"
 
 
+def test_millions_of_events_that_pack_to_nothing() -> None:
+    # Loop delta 0, event id 0 (PlayerStats), and a struct that leaves all of its fields out.
+    event = bytes.fromhex("0300 0900 0900 0500")
+    replay = held_by(Replay(small(), name="hostile"), tracker_events=event * (2 << 20))
+    with (
+        bounded(20, 500),
+        pytest.raises(CorruptReplayError, match="of a kind, more than any replay has") as caught,
+    ):
+        replay.events("tracker", {"PlayerStats": None})
+    assert caught.value.member == "replay.tracker.events"
+
+
 @pytest.mark.parametrize("count", [1 << 20, 1 << 31, 1 << 40, (1 << 62) - 1])
 @pytest.mark.parametrize("kind", [b"\x00", b"\x01", b"\x02", b"\x05"])
 def test_counts_that_lie(kind: bytes, count: int) -> None:

@@ -13,13 +13,13 @@ which checks. Errors are codes on the cursor; `_raise` turns them into exception
 
 cimport cython
 cimport numpy as cnp
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from sc2gym._fast.cursor cimport (
-    BAD_CHOICE, BAD_EVENT, BAD_MARKER, BAD_NUMBER, LEFT_OVER, TOO_DEEP, TRUNCATED, Cursor, bits_left,
-    byte_align, cursor_init, fail, read_bits, read_byte, read_length, read_vint, skip_bits,
+    BAD_CHOICE, BAD_EVENT, BAD_MARKER, BAD_NUMBER, LEFT_OVER, TOO_DEEP, TOO_MUCH, TRUNCATED, Cursor,
+    bits_left, byte_align, cursor_init, fail, read_bits, read_byte, read_length, read_vint, skip_bits,
     take_bytes,
 )
 
@@ -47,6 +47,7 @@ cdef enum:
     MAX_DEPTH = 64      # real values nest 11 deep
     MAX_EVENT_ID = 256
     UNKNOWN = -3        # a width not yet found out
+    MAX_TABLE_BYTES = 1 << 27   # of one event's records; the largest of real replays has 10 MB
 
 # The marker byte that opens a value of each kind in the versioned encoding; 255: none.
 cdef uint8_t[12] MARKERS = [9, 6, 2, 0, 1, 3, 5, 4, 7, 255, 7, 8]
@@ -112,8 +113,11 @@ cdef size_t claim(Walk* w, Table* t, uint64_t count) noexcept nogil:
     cdef size_t size = max(needed, 2 * t.size)
     cdef size_t i
     cdef char* base
+    if count > MAX_TABLE_BYTES or needed * t.stride > MAX_TABLE_BYTES:
+        fail(&w.cursor, TOO_MUCH, needed)
+        return 0
     if needed > t.size:
-        base = <char*>realloc(t.base, size * t.stride)
+        base = <char*>PyMem_RawRealloc(t.base, size * t.stride)
         if base == NULL:
             w.no_memory = True
             fail(&w.cursor, TRUNCATED, 0)
@@ -406,6 +410,8 @@ cdef object _describe(Cursor* c, str what):
         return f"{what}: id {c.detail} is not in the type table"
     if c.error == BAD_NUMBER:
         return f"{what}: impossible number or length"
+    if c.error == TOO_MUCH:
+        return f"{what}: {c.detail} of a kind, more than any replay has"
     if c.error == LEFT_OVER:
         return f"{what}: {c.detail} bytes left over"
     return f"{what}: nested more than {MAX_DEPTH} deep"
@@ -786,7 +792,7 @@ cdef class Sink:
         self.plans, self.users = plans, users
         if len(plans) > MAX_EVENT_ID:
             raise ValueError("more plans than events")
-        self.tables = table = <Table*>calloc(children + 1, sizeof(Table))
+        self.tables = table = <Table*>PyMem_RawCalloc(children + 1, sizeof(Table))
         if table == NULL:
             raise MemoryError
         for i in range(MAX_EVENT_ID):
@@ -809,10 +815,10 @@ cdef class Sink:
     def __dealloc__(self):
         cdef Py_ssize_t i, j
         for i in range(len(self.plans or ())):
-            free(self.plan[i].records.base)
+            PyMem_RawFree(self.plan[i].records.base)
             for j in range(self.plan[i].num_children):
-                free(self.plan[i].children[j].base)
-        free(self.tables)
+                PyMem_RawFree(self.plan[i].children[j].base)
+        PyMem_RawFree(self.tables)
 
     cdef void read(self, Walk* w, int event_id, int64_t loop, int64_t user, int64_t place
                    ) noexcept nogil:
@@ -822,7 +828,7 @@ cdef class Sink:
         cdef const Field* fields = w.fields
         cdef size_t number = claim(w, &plan.records, 1)
         cdef char* record = plan.records.base + number * plan.records.stride
-        if w.no_memory:
+        if w.cursor.error:
             return
         put(record, 0, loop)
         if self.users:
@@ -858,7 +864,7 @@ cdef class Memory:
     cdef void* base
 
     def __dealloc__(self):
-        free(self.base)
+        PyMem_RawFree(self.base)
 
 
 cdef _owned(Table* table, dtype):
@@ -868,7 +874,7 @@ cdef _owned(Table* table, dtype):
     if not table.used:
         return np.empty(0, dtype)
     memory = Memory()
-    memory.base = realloc(table.base, size)
+    memory.base = PyMem_RawRealloc(table.base, size)
     if memory.base == NULL:
         raise MemoryError
     table.base = NULL

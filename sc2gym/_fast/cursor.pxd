@@ -15,6 +15,7 @@ cdef enum:
     BAD_NUMBER = 5      # a number of more than 63 bits, or a negative length
     TOO_DEEP = 6        # values nested deeper than any real file does
     LEFT_OVER = 7       # bytes after the end of what should fill them
+    TOO_MUCH = 8        # more of one kind than any replay has
 
 cdef struct Cursor:
     const uint8_t* data
