@@ -40,7 +40,7 @@ bench: $(VENV)/test.stamp
 # the sanitizers, so their libraries come in front of it; it never frees all, so leaks are not
 # looked for.
 SANITIZED := build/sanitized
-SANITIZE_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,replay replay_hostile wire features \
+SANITIZE_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,mpq replay replay_hostile wire features \
 	tracks episode vector feed recorded_episode))
 sanitize: $(VENV)/test.stamp
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
