@@ -373,6 +373,9 @@ def _wait(child: int, seconds: float) -> None:
 
 
 SCRIPT = """
+# Whoever runs the tests in the background has them, and all they start, ignore Ctrl-C.
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import sys, numpy as np
 from sc2gym.vector import SC2ReplayVectorEnv
 envs = SC2ReplayVectorEnv(num_envs=16, prefetch=4, num_threads=2, step_mul=50)
