@@ -140,7 +140,7 @@ def _wait_share(arguments: Any, num_envs: int, prefetch: int) -> float:
         while time.perf_counter() < until:
             pass
         start = time.perf_counter()
-        if not prefetch:
+        if not envs._ahead:  # none is, or one that waits for a replay to be decoded
             held = envs.step(actions)
             waited += time.perf_counter() - start
             continue
